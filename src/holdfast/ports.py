@@ -21,6 +21,7 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -28,7 +29,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -200,7 +200,7 @@ class PassageIndex(Protocol):
     def match_passages(self, query: PassageQuery) -> PassageMatches:
         """Return the visible passages that have any of the terms: those with the most and the rarest ones."""
 
-    def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+    def passages_at(self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> tuple[Passage, ...]:
         """Return the visible passages at these places, in their order: the neighbours of a match."""
 
     def read_passages(self, visible: PassageFilter, keys: Sequence[PassageKey]) -> tuple[Passage, ...]:

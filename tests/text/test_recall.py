@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.model import limits
 from holdfast.model.content import Role
-from holdfast.model.memory.passages import Passage, PlaceSpan
+from holdfast.model.memory.passages import NeighbourSpan, Passage
 from holdfast.model.names import Scope
 from holdfast.text.recall.choice import choose_passages
 from holdfast.text.recall.question import RecallQuestion, parse_question
@@ -217,9 +217,9 @@ def test_neighbours_are_spans_without_overlaps() -> None:
     ranked = rank(ask("tea"), *(passage("tea", place) for place in (5, 8, 90)), passage("tea", 1, session="b"))
     stream, other = passage("", session="monday").scope.stream, passage("", session="b").scope.stream
     assert find_neighbours(ranked, 10, 3) == (
-        PlaceSpan(other, 0, 4),
-        PlaceSpan(stream, 2, 11),
-        PlaceSpan(stream, 87, 93),
+        NeighbourSpan(other, 0, 4),
+        NeighbourSpan(stream, 2, 11),
+        NeighbourSpan(stream, 87, 93),
     )
     assert find_neighbours([], 10) == ()
 

@@ -22,6 +22,7 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -29,7 +30,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -321,7 +321,7 @@ def match_passages(query: PassageQuery) -> Flow[PassageMatches]:
     return answer
 
 
-def passages_at(visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> Flow[tuple[Passage, ...]]:
+def passages_at(visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> Flow[tuple[Passage, ...]]:
     answer: tuple[Passage, ...] = yield StoreCall("passages_at", (visible, places, limit))
     return answer
 

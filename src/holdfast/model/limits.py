@@ -304,7 +304,7 @@ DELIVERY_LEASE_S = 120
 """How long a worker has an entry of the outbox before another one may claim it. It is renewed while the worker lives."""
 DELIVERY_TIMEOUT_S = 600
 """How long a memory of the caller may take for one part of a conversation, and an extractor for one message."""
-DELIVERY_TRIES = 10
+DELIVERY_TRIES = 20
 """Failures after which an entry of the outbox is set aside."""
 EXTRACTION_TRIES = 3
 """Tries of a delivery in which an extractor may fail. From then on, the rules read the messages instead."""

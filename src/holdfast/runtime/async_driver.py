@@ -11,6 +11,7 @@ from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, 
 from holdfast.model.names import StreamId
 from holdfast.ports import AsyncEventStore
 from holdfast.runtime.logs import log_append, log_refusal
+from holdfast.runtime.store_features import find_method
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, locks: AsyncStreamL
                     answer = await run_uncancelled(store.append(*effect.args))
                     log_append(effect.args[0], answer)
                 else:
-                    answer = await getattr(store, effect.method)(*effect.args, **effect.kwargs)
+                    answer = await find_method(store, effect.method)(*effect.args, **effect.kwargs)
             except BaseException as error:  # noqa: BLE001 - the flow may clean up or handle it
                 if isinstance(effect, StoreCall) and effect.method == "append":
                     log_refusal(effect.args[0], error)

@@ -12,6 +12,7 @@ from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, 
 from holdfast.model.names import StreamId
 from holdfast.ports import EventStore
 from holdfast.runtime.logs import log_append, log_refusal
+from holdfast.runtime.store_features import find_method
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ def drive(flow: Flow[T], store: EventStore, locks: StreamLocks) -> T:
                         answer.close()
                         raise InvalidArgument(argument="function", reason=COROUTINE_REASON)
                 else:
-                    answer = getattr(store, effect.method)(*effect.args, **effect.kwargs)
+                    answer = find_method(store, effect.method)(*effect.args, **effect.kwargs)
                     if effect.method == "append":
                         log_append(effect.args[0], answer)
             except BaseException as error:  # noqa: BLE001 - the flow may clean up or handle it

@@ -306,13 +306,19 @@ def build_ledger_context(
 
 
 def add_user(engine: EngineContext, user: str | None, options: SessionOptions) -> dict[str, Any]:
-    """Add the identity of a user to the options of a session, and the user's ledger, unless the options have them."""
+    """Add the identity of a user to the options of a session, and the user's ledger, unless the options have them. A
+    session with a memory always reads the ledger of its user, so that superseded values are known."""
     completed: dict[str, Any] = {**options}
+    identity = completed.get("identity")
+    if user is None and completed.get("memory") is True and isinstance(identity, Identity):
+        user = identity.user_id or None
     if user is None:
         return completed
     user_ledger = changes.resolve_ledger(engine, user=user)
-    if completed.get("identity") is None:
+    if identity is None:
         completed["identity"] = Identity(user_id=user, user_name=user)
+    elif isinstance(identity, Identity) and not identity.user_id:
+        completed["identity"] = msgspec.structs.replace(identity, user_id=user)
     ledgers = tuple(completed.get("ledgers", ()))
     completed["ledgers"] = ledgers if user_ledger in ledgers else (user_ledger, *ledgers)
     return completed

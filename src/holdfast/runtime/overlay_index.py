@@ -17,6 +17,7 @@ from holdfast.flows.effects import Flow, StoreCall
 from holdfast.model.log import StreamHead
 from holdfast.model.memory.passages import (
     IndexMark,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -24,7 +25,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -107,7 +107,7 @@ class OverlayIndex:
         )
 
     def _find_neighbours(
-        self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int
+        self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int
     ) -> Flow[tuple[Passage, ...]]:
         others = [span for span in places if not self._is_new(span.stream)]
         own = self._memory.passages_at(visible, [span for span in places if self._is_new(span.stream)], limit)

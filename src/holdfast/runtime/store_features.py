@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import StoreFeatureMissing
@@ -41,6 +42,20 @@ def require_queue(store: Any) -> DeliveryQueue:
             store=type(store).__name__, feature="DeliveryQueue", methods=_missing(store, _QUEUE_METHODS)
         )
     return queue
+
+
+def find_method(store: Any, name: str) -> Callable[..., Any]:
+    """A method of a store, or StoreFeatureMissing."""
+    try:
+        method: Callable[..., Any] = getattr(store, name)
+    except AttributeError:
+        blocking = getattr(store, "blocking", store)
+        if name in _INDEX_METHODS:
+            require_index(blocking)
+        elif name in _QUEUE_METHODS:
+            require_queue(blocking)
+        raise
+    return method
 
 
 def _missing(store: Any, names: tuple[str, ...]) -> str:

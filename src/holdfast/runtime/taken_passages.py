@@ -11,7 +11,7 @@ from itertools import islice
 
 from holdfast.errors import ImportRefused, InvalidName
 from holdfast.model import limits
-from holdfast.model.memory.passages import IndexedPassage, Passage, PassageFilter, PlaceSpan, StreamSpan
+from holdfast.model.memory.passages import IndexedPassage, NeighbourSpan, Passage, PassageFilter, StreamSpan
 from holdfast.model.names import Scope, StreamId
 from holdfast.ports import PassageIndex
 from holdfast.text.recall.terms import passage_terms
@@ -24,7 +24,7 @@ def read_taken(index: PassageIndex, stream: StreamId) -> Iterator[Passage]:
     visible = PassageFilter(tenant=stream.tenant, spans=(StreamSpan(stream, 0, limits.WHOLE_NUMBER),))
     first, seen = 0, set[tuple[int, int]]()
     while True:
-        page = index.passages_at(visible, [PlaceSpan(stream, first, limits.WHOLE_NUMBER)], limits.READ_EVENTS)
+        page = index.passages_at(visible, [NeighbourSpan(stream, first, limits.WHOLE_NUMBER)], limits.READ_EVENTS)
         new = [each for each in page if (each.seq, each.part) not in seen]
         yield from (each for each in new if each.is_taken)
         if len(page) < limits.READ_EVENTS:

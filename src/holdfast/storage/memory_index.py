@@ -17,6 +17,7 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -24,7 +25,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -120,7 +120,7 @@ class MemoryIndex(ABC):
         best = passages.share_limit(scores, query.limit)
         return PassageMatches(passages=tuple(visible[at].passage for at in best), counts=counts, total=len(visible))
 
-    def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+    def passages_at(self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> tuple[Passage, ...]:
         common.check_limit(limit)
         with self._open_lock():
             found: dict[PassageKey, Passage] = {}

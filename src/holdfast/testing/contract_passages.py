@@ -18,12 +18,12 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
     PassageKey,
     PassageQuery,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -198,7 +198,7 @@ class PassageContract(StoreFixtures):
             assert (totals.oldest_us, totals.newest_us) == (min(times, default=None), max(times, default=None))
             keys = [each.passage.key for each in every]
             assert store.read_passages(visible, [*keys, PassageKey(ONE, 99, 0)]) == tuple(each.passage for each in seen)
-            places = [PlaceSpan(stream, 2, 5) for stream in STREAMS]
+            places = [NeighbourSpan(stream, 2, 5) for stream in STREAMS]
             near = tuple(each.passage for each in seen if 2 <= each.passage.place <= 5)
             assert store.passages_at(visible, places, limits.READ_EVENTS) == near
             assert store.passages_at(visible, places, 2) == near[:2]

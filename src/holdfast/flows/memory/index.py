@@ -24,7 +24,7 @@ from holdfast.core.memory.passages import (
     follow_identity,
     is_remembered,
 )
-from holdfast.errors import BlobNotFound, StorageCorrupt
+from holdfast.errors import BlobNotFound, StorageCorrupt, StorageReadOnly
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
@@ -65,7 +65,11 @@ def index_stream(engine: EngineContext, scope: Scope, upto: int) -> Flow[IndexMa
             break
         passages, after = yield from _build_page(engine, scope, mark, page)
         batch = PassageBatch(stream=scope.stream, before=stored, mark=after, passages=passages)
-        if not (yield from effects.index_passages(batch)):  # another process was faster: continue where it is
+        try:
+            is_stored = yield from effects.index_passages(batch)
+        except StorageReadOnly:  # a replica, or a file that may only be read: search what is indexed
+            break
+        if not is_stored:  # another process was faster: continue where it is
             newer = (yield from effects.index_marks([scope.stream])).get(scope.stream)
             if newer is None or newer.format != PASSAGE_FORMAT or newer.version <= mark.version:
                 break
@@ -132,20 +136,23 @@ def _read_bodies(engine: EngineContext, parts: Iterable[Part]) -> Flow[Mapping[s
     return bodies
 
 
-def index_conversation(engine: EngineContext, scope: Scope, state: SessionState) -> Flow[tuple[StreamSpan, ...]]:
-    """Index a session, and what it shares with the sessions that it was forked from. Returns where its events are since the
-    last reset."""
+def index_conversation(
+    engine: EngineContext, scope: Scope, state: SessionState, upto: int | None = None
+) -> Flow[tuple[StreamSpan, ...]]:
+    """Index a session up to a seq, and what it shares with the sessions that it was forked from. Returns where its events
+    are since the last reset."""
     spans: list[StreamSpan] = []
-    start = state.start
+    start, end = state.start, state.version if upto is None else upto
     for segment in () if state.origin is None else state.origin.lineage:
-        if segment.last > start:
+        last = min(segment.last, end)
+        if last > start:
             shared = Scope.from_stream(segment.stream_beside(scope.stream))
-            yield from index_stream(engine, shared, segment.last)
-            spans.append(StreamSpan(shared.stream, start + 1, segment.last))
-            start = segment.last
-    if state.version > start:
-        yield from index_stream(engine, scope, state.version)
-        spans.append(StreamSpan(scope.stream, start + 1, state.version))
+            yield from index_stream(engine, shared, last)
+            spans.append(StreamSpan(shared.stream, start + 1, last))
+            start = last
+    if end > start:
+        yield from index_stream(engine, scope, end)
+        spans.append(StreamSpan(scope.stream, start + 1, end))
     return tuple(spans)
 
 

@@ -15,6 +15,7 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -179,7 +180,7 @@ def _propose(
     if extractor is not None:
         extract = functools.partial(extractor.extract, observation)
         try:
-            answer = yield from effects.run_outside(extract, timeout_s=limits.DELIVERY_TIMEOUT_S)
+            answer: Any = yield from effects.run_outside(extract, timeout_s=limits.DELIVERY_TIMEOUT_S)
             proposals, failure = yield from take_answer(context, answer)
             found = tuple(itertools.islice(proposals, limits.PROPOSALS))
         except Exception as error:

@@ -290,20 +290,11 @@ def _gather(
         *(yield from build_handle_candidates(context, request, functools.partial(_answered_calls, items), display)),
         *(yield from build_frame_candidates(context, state, request)),
     ]
-    guard_input = yield from load_guard_input(
-        context,
-        state,
-        items,
-        [
-            *((one.origin, one.text) for one in (*first, *last) if one.origin and not one.omission),
-            *((0, one.text) for one in recall.passages),
-        ],
-        policy=request.guard,
-        within=request.within,
-        as_of_us=request.as_of_us,
-        used=ledgers.used,
-        last=None if cached is None else cached.guard,
-    )
+    texts = [(one.origin, one.text) for one in (*first, *last) if one.origin and not one.omission]
+    texts += ((0, one.text) for one in recall.passages)
+    options = {"policy": request.guard, "within": request.within, "as_of_us": request.as_of_us, "used": ledgers.used}
+    before = None if cached is None else cached.guard
+    guard_input = yield from load_guard_input(context, state, items, texts, last=before, **options)  # type: ignore[arg-type]
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     recalled = yield from show_recall(context, state, request, recall, guard_input, readable=display.readable)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)

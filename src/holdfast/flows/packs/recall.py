@@ -26,7 +26,7 @@ from holdfast.flows.history.handles import find_attachment_row
 from holdfast.flows.load import CachedView
 from holdfast.flows.memory.bootstrap import bootstrap_for_pack
 from holdfast.flows.memory.guard import guard_passages, trace_passages
-from holdfast.flows.memory.recall import read_recalled, recall_for_pack
+from holdfast.flows.memory.recall import has_frames, read_recalled, recall_for_pack
 from holdfast.model.content import calling_seq
 from holdfast.model.history.handles import handle_seq
 from holdfast.model.history.views import HistoryItem, Summary
@@ -225,4 +225,20 @@ def find_view_spans(context: SessionContext, state: SessionState, view: CachedVi
     partial = _find_partial_messages(context, state, view)
     waiting = [calling_seq(call.id) or 0 for call in state.open_calls if call.frame == context.frame]
     newer = [(min(waiting), state.version)] if waiting else []
-    return [*(span for item in view.shown for span in _shown_spans(item, partial)), *newer]
+    if has_frames(state):
+        return [*(span for item in view.shown for span in _shown_spans(item, partial)), *newer]
+    runs: list[tuple[int, int]] = []
+    is_open = False
+    for (
+        item
+    ) in view.shown:  # without frames, nothing is between two messages that are shown: few spans are searched fast
+        for message in item.messages if isinstance(item, MessageGroup) else ():
+            if message.seq in partial:
+                is_open = False
+            elif is_open:
+                runs[-1] = (runs[-1][0], message.seq)
+            else:
+                runs.append((message.seq, message.seq))
+                is_open = True
+        is_open = is_open and isinstance(item, MessageGroup)
+    return [*runs, *newer]

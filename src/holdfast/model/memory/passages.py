@@ -152,7 +152,7 @@ class PassageMatches(msgspec.Struct, frozen=True, kw_only=True):
     """How many passages are visible; approximate."""
 
 
-class PlaceSpan(NamedTuple):
+class NeighbourSpan(NamedTuple):
     """The messages `first` to `last` of a session, by their places."""
 
     stream: StreamId

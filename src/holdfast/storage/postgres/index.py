@@ -11,6 +11,7 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -18,7 +19,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -52,7 +52,7 @@ class PostgresIndex(ABC):
     def match_passages(self, query: PassageQuery) -> PassageMatches:
         return self.run(lambda _: operations.match_passages(query))
 
-    def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+    def passages_at(self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> tuple[Passage, ...]:
         return self.run(lambda _: operations.passages_at(visible, places, limit))
 
     def read_passages(self, visible: PassageFilter, keys: Sequence[PassageKey]) -> tuple[Passage, ...]:
@@ -116,7 +116,9 @@ class AsyncPostgresIndex(ABC):
     async def match_passages(self, query: PassageQuery) -> PassageMatches:
         return await self._run(lambda _: operations.match_passages(query))
 
-    async def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+    async def passages_at(
+        self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int
+    ) -> tuple[Passage, ...]:
         return await self._run(lambda _: operations.passages_at(visible, places, limit))
 
     async def read_passages(self, visible: PassageFilter, keys: Sequence[PassageKey]) -> tuple[Passage, ...]:

@@ -22,6 +22,7 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -29,7 +30,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -460,7 +460,7 @@ def _read_span_rows(tenant: str, spans: Mapping[int, Sequence[tuple[int, int]]])
     return {row for (row,) in (yield Query(tenant, SQL["span_rows"], (*columns, tenant)))}
 
 
-def passages_at(visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> Operation[tuple[Passage, ...]]:
+def passages_at(visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> Operation[tuple[Passage, ...]]:
     common.check_limit(limit)
     reader = yield from _open_reader(visible)
     own = [span for span in places if span.stream.tenant == visible.tenant]

@@ -16,6 +16,7 @@ from holdfast.model.memory.passages import (
     IndexedPassage,
     IndexMark,
     MemorySubject,
+    NeighbourSpan,
     Passage,
     PassageBatch,
     PassageFilter,
@@ -23,7 +24,6 @@ from holdfast.model.memory.passages import (
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     StreamSpan,
     VectorQuery,
 )
@@ -90,7 +90,7 @@ class SqliteIndex(ABC):
         with self._read_passages(query.visible) as reader:
             return reader.match(query, terms)
 
-    def passages_at(self, visible: PassageFilter, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+    def passages_at(self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> tuple[Passage, ...]:
         common.check_limit(limit)
         with self._read_passages(visible) as reader:
             return reader.at(places, limit)

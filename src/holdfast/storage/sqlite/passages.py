@@ -14,13 +14,13 @@ import apsw
 
 from holdfast.model import limits
 from holdfast.model.memory.passages import (
+    NeighbourSpan,
     Passage,
     PassageFilter,
     PassageKey,
     PassageMatches,
     PassageQuery,
     PassageTotals,
-    PlaceSpan,
     VectorQuery,
 )
 from holdfast.model.names import Scope, StreamId
@@ -102,7 +102,7 @@ class PassageReader:
             total=walk.total,
         )
 
-    def at(self, places: Sequence[PlaceSpan], limit: int) -> tuple[Passage, ...]:
+    def at(self, places: Sequence[NeighbourSpan], limit: int) -> tuple[Passage, ...]:
         found: dict[int, tuple[Any, ...]] = {}
         for span in places:
             number = self._number(span.stream)

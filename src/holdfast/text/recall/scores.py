@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.model.memory.passages import Passage, PassageKey, PlaceSpan
+from holdfast.model.memory.passages import NeighbourSpan, Passage, PassageKey
 from holdfast.model.names import Scope
 from holdfast.text.recall.dates import DAY_US, fit_days
 from holdfast.text.recall.question import RecallQuestion
@@ -262,22 +262,22 @@ def _spread_values(values: Sequence[float], steps: Sequence[float], near: list[f
         best = max(best, values[index])
 
 
-def find_neighbours(ranked: Sequence[PassageScore], most: int, reach: int = SPREAD_REACH) -> tuple[PlaceSpan, ...]:
+def find_neighbours(ranked: Sequence[PassageScore], most: int, reach: int = SPREAD_REACH) -> tuple[NeighbourSpan, ...]:
     """List the places around the best passages, `most` of them at most, without overlaps: their neighbours may hold the
     answer."""
     places: dict[Scope, set[int]] = {}
     for item in ranked[:most]:
         places.setdefault(item.passage.scope, set()).add(item.passage.place)
-    spans: list[PlaceSpan] = []
+    spans: list[NeighbourSpan] = []
     for scope in sorted(places, key=lambda scope: scope.stream):
         first = last = -1
         for place in sorted(places[scope]):
             if last >= 0 and place - reach > last + 1:
-                spans.append(PlaceSpan(scope.stream, first, last))
+                spans.append(NeighbourSpan(scope.stream, first, last))
                 last = -1
             first = max(0, place - reach) if last < 0 else first
             last = place + reach
-        spans.append(PlaceSpan(scope.stream, first, last))
+        spans.append(NeighbourSpan(scope.stream, first, last))
     return tuple(spans)
 
 

@@ -27,7 +27,8 @@ _QUESTION_WORDS = word_set(
 )
 """Further words that a question has for its form; an index has them, because they are names and months too."""
 _IRREGULAR_FORMS = (
-    "begin:began,begun bring:brought build:built buy:bought catch:caught choose:chose,chosen come:came do:done "
+    "begin:began,begun bite:bit,bitten blow:blew,blown break:broke,broken "
+    "bring:brought build:built buy:bought catch:caught choose:chose,chosen come:came do:done "
     "draw:drew,drawn drink:drank,drunk drive:drove,driven eat:ate,eaten fall:fell,fallen feed:fed feel:felt "
     "fight:fought find:found fly:flew,flown forget:forgot,forgotten forgive:forgave,forgiven freeze:froze,frozen "
     "get:got,gotten give:gave,given go:went,gone grow:grew,grown hang:hung hear:heard hide:hid,hidden hold:held "

@@ -1,0 +1,69 @@
+"""Errors of models, memories and embedders of the caller, and of packages that are not installed."""
+
+from __future__ import annotations
+
+from holdfast.errors.base import HoldfastError
+
+# Models
+
+
+class ModelFailed(HoldfastError):
+    """The model {model!r} gave no usable answer: {reason}. Nothing was changed by it."""
+
+    model: str
+    reason: str
+    usage: object = None
+    """The holdfast.Usage of the failed attempts; None if none was reported."""
+
+
+class ModelUnavailable(ModelFailed):
+    """The model {model!r} could not be asked: {reason}. Check the address and the server, or try again later."""
+
+
+class ModelTimeout(ModelFailed):
+    """The model {model!r} did not answer in time: {reason}. Use a longer timeout_s, or a faster model."""
+
+
+class ModelRejected(ModelFailed):
+    """The server of the model {model!r} does not accept the request: {reason}. Check the key, the name of the model and
+    the options."""
+
+
+class ModelRefused(ModelFailed):
+    """The model {model!r} refused to answer: {reason}. Use another model, or do without."""
+
+
+class AnswerInvalid(ModelFailed):
+    """The answer of the model {model!r} is not what was asked for: {reason}. Use a model that follows schemas."""
+
+
+class AnswerCut(ModelFailed):
+    """The answer of the model {model!r} was cut off: {reason}. Allow more tokens with max_tokens."""
+
+
+# Memories and embedders of the caller
+
+
+class MemoryFailed(HoldfastError):
+    """The memory {memory!r} failed in {operation}(): {reason}. Nothing of this store is lost. Try again when it works."""
+
+    memory: str
+    operation: str
+    reason: str
+
+
+class EmbedderFailed(HoldfastError):
+    """The embedder {embedder!r} failed: {reason}. Check it. Meanwhile texts are found by their words."""
+
+    embedder: str
+    reason: str
+
+
+# Packages
+
+
+class ExtraMissing(HoldfastError, ImportError):
+    """{what} needs a package that is not installed. Install it with: pip install 'holdfast[{extra}]'"""
+
+    what: str
+    extra: str
