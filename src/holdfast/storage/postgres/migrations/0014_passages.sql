@@ -19,11 +19,12 @@ CREATE INDEX passage_shelves_by_stream ON passage_shelves (stream_no) WHERE stre
 
 CREATE SEQUENCE passage_rows AS integer;
 
+-- A passage leaves the drafts when it is taken: so what long-term memory has is only added to, and its pages stay full.
 CREATE TABLE passages (
     stream_no bigint NOT NULL,
     seq       bigint NOT NULL,
     time_us   bigint NOT NULL,
-    row_no    integer PRIMARY KEY DEFAULT nextval('passage_rows'),
+    row_no    integer NOT NULL DEFAULT nextval('passage_rows'),
     shelf_no  integer NOT NULL,
     part      integer NOT NULL,
     place     integer NOT NULL,
@@ -32,11 +33,19 @@ CREATE TABLE passages (
     speaker   text COLLATE "C" NOT NULL,
     frame     text COLLATE "C" NOT NULL,
     handle    text COLLATE "C" NOT NULL,
-    text      text COLLATE "C" NOT NULL
-);
+    text      text COLLATE "C" NOT NULL,
+    is_taken  boolean NOT NULL
+) PARTITION BY LIST (is_taken);
 
-CREATE UNIQUE INDEX passages_by_key ON passages (stream_no, seq, part) INCLUDE (place);
-CREATE INDEX passages_by_time ON passages (shelf_no, time_us);
+CREATE TABLE passages_taken PARTITION OF passages FOR VALUES IN (true);
+CREATE TABLE passages_draft PARTITION OF passages FOR VALUES IN (false);
+
+CREATE UNIQUE INDEX passages_taken_by_row ON passages_taken (row_no) WITH (fillfactor = 100);
+CREATE UNIQUE INDEX passages_taken_by_key ON passages_taken (stream_no, seq, part) INCLUDE (place) WITH (fillfactor = 98);
+CREATE INDEX passages_taken_by_time ON passages_taken (shelf_no, time_us) WITH (fillfactor = 98);
+CREATE UNIQUE INDEX passages_draft_by_row ON passages_draft (row_no);
+CREATE UNIQUE INDEX passages_draft_by_key ON passages_draft (stream_no, seq, part) INCLUDE (place);
+CREATE INDEX passages_draft_by_time ON passages_draft (shelf_no, time_us);
 
 -- Which taken passages on a shelf have a term: up to about 256 in a row. `rows` has their distances from `first`, the highest
 -- byte first, 2 bytes each, or 4 where they are far apart. No GIN: its operators are not leakproof, so under row-level security
@@ -248,9 +257,10 @@ BEGIN
         SELECT s.shelf_no INTO shelf FROM passage_shelves s WHERE s.tenant = in_tenant AND s.user_name = item.user_name
             AND s.stream_no = CASE WHEN item.now_taken THEN 0 ELSE in_stream END AND s.role = item.role
             AND s.kind = item.kind AND s.requires = item.requires;
-        INSERT INTO passages (stream_no, seq, part, shelf_no, time_us, place, start, tenant, speaker, frame, handle, text)
+        INSERT INTO passages (
+            stream_no, seq, part, shelf_no, time_us, place, start, tenant, speaker, frame, handle, text, is_taken)
         VALUES (in_stream, item.seq, item.part, shelf, item.time_us, item.place, item.start, in_tenant, item.speaker,
-                item.frame, item.handle, item.text) RETURNING row_no INTO number;
+                item.frame, item.handle, item.text, item.now_taken) RETURNING row_no INTO number;
         IF item.now_taken THEN
             w_term := w_term || item.terms;
             w_row := w_row || array_fill(number, ARRAY[cardinality(item.terms)]);
@@ -356,7 +366,7 @@ BEGIN
     LOOP
         target := lock_shelf(in_tenant, moved.user_name, 0, moved.role, moved.kind, moved.requires);
         new_no := ARRAY(SELECT nextval('passage_rows')::integer FROM generate_subscripts(moved.rows, 1));
-        UPDATE passages p SET row_no = n.new, shelf_no = target FROM unnest(moved.rows, new_no) AS n (old, new)
+        UPDATE passages p SET row_no = n.new, shelf_no = target, is_taken = true FROM unnest(moved.rows, new_no) AS n (old, new)
         WHERE p.row_no = n.old AND p.tenant = in_tenant;
         UPDATE passage_vectors v SET row_no = n.new FROM unnest(moved.rows, new_no) AS n (old, new)
         WHERE v.row_no = n.old AND v.tenant = in_tenant;
@@ -458,7 +468,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['passage_shelves', 'passages', 'passage_words', 'passage_drafts', 'passage_marks',
+    FOREACH name IN ARRAY ARRAY['passage_shelves', 'passages', 'passages_taken', 'passages_draft', 'passage_words', 'passage_drafts', 'passage_marks',
                                 'passage_vectors', 'deliveries'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
