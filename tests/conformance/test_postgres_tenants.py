@@ -689,6 +689,7 @@ def test_a_password_is_in_no_representation() -> None:
 PASSAGE_STATEMENTS: dict[str, tuple[tuple[Any, ...], str, str]] = {
     "term_lists": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
     "term_counts": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
+    "shelves": (("a", "ada", [1], "a", [1], "a", "a"), "passages_taken_by_key", "stream_no"),
     "draft_rows": (([1, 2], "a", ["lion"]), "passage_drafts_pkey", "shelf_no"),
     "passages_by_row": (([1, 2], "a", "a"), "passages_taken_by_row", "row_no"),
     "passages_by_key": (([1], [2], [0], "a", "a"), "passages_taken_by_key", "part"),

@@ -259,7 +259,7 @@ def _open_reader(visible: PassageFilter, streams: Iterable[StreamId] = ()) -> Ge
         found = yield Query(tenant, SQL["numbers"], (tenant, pack_texts([*own])))
         numbers = {own[key]: number for key, number in found}
     spans = pack_bigints([numbers[stream] for stream in {span.stream for span in visible.spans} & numbers.keys()])
-    values = (tenant, _plain(visible.user), spans, tenant, spans, tenant)
+    values = (tenant, _plain(visible.user), spans, tenant, spans, tenant, tenant)
     shelves = map(build_shelf, (yield Query(tenant, SQL["shelves"], values)))
     sessions: set[int] | None = None
     if visible.sessions:

@@ -31,10 +31,10 @@ WHERE h.tenant = %b AND h.user_name = %b AND h.stream_no = 0 AND h.user_name <> 
 UNION ALL SELECT h.shelf_no, h.stream_no, h.role, h.kind, h.user_name, h.requires, h.size FROM passage_shelves h
 WHERE h.stream_no = ANY (%b::bigint[]) AND h.stream_no <> 0 AND h.tenant = %b
 UNION ALL SELECT t.shelf_no, t.stream_no, t.role, t.kind, t.user_name, t.requires, t.size
-FROM passage_shelves h JOIN passage_shelves t
-  ON t.tenant = h.tenant AND t.user_name = h.user_name AND t.stream_no = 0 AND t.role = h.role AND t.kind = h.kind
-  AND t.requires = h.requires
-WHERE h.stream_no = ANY (%b::bigint[]) AND h.stream_no <> 0 AND h.tenant = %b;
+FROM (SELECT DISTINCT p.shelf_no FROM unnest(%b::bigint[]) AS n (stream_no) CROSS JOIN LATERAL (
+        SELECT p.shelf_no FROM passages p
+        WHERE p.stream_no = n.stream_no AND p.tenant = %b AND p.is_taken OFFSET 0) p) p
+CROSS JOIN LATERAL (SELECT * FROM passage_shelves t WHERE t.shelf_no = p.shelf_no AND t.tenant = %b OFFSET 0) t;
 
 -- name: shelves_by_number
 SELECT h.shelf_no, h.stream_no, h.role, h.kind, h.user_name, h.requires, h.size FROM passage_shelves h

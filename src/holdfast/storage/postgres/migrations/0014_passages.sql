@@ -1,8 +1,7 @@
 -- Passages that can be recalled, the terms that they are found by, their vectors, and the deliveries of the outbox.
 
 -- Who sees a passage depends on its shelf alone: a user's taken ones, or those of a stream that are not taken (yet), apart by
--- role, kind and permissions. The shelf of a stream stays when its passages are taken: it tells to which shelf they went.
--- Whoever changes what is on a shelf locks it first.
+-- role, kind and permissions. Whoever changes what is on a shelf locks it first.
 CREATE TABLE passage_shelves (
     shelf_no   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant     text COLLATE "C" NOT NULL,
@@ -212,14 +211,10 @@ BEGIN
     RETURN dropped;
 END $$;
 
--- Remove shelves that are empty and lead nowhere: those of a user, and those of streams.
+-- Remove shelves that are empty: those of users, and those of streams.
 CREATE FUNCTION drop_shelves(in_tenant text, in_users text[], in_streams bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM passage_shelves s WHERE s.tenant = in_tenant AND s.stream_no = ANY (in_streams) AND s.stream_no <> 0
-        AND s.size = 0 AND NOT EXISTS (
-            SELECT FROM passages p JOIN passage_shelves t USING (shelf_no)
-            WHERE p.stream_no = s.stream_no AND p.tenant = in_tenant AND t.user_name = s.user_name AND t.role = s.role
-              AND t.kind = s.kind AND t.requires = s.requires);
+    DELETE FROM passage_shelves WHERE tenant = in_tenant AND stream_no = ANY (in_streams) AND stream_no <> 0 AND size = 0;
     DELETE FROM passage_shelves WHERE tenant = in_tenant AND user_name = ANY (in_users) AND stream_no = 0 AND size = 0;
 END $$;
 
@@ -378,6 +373,7 @@ BEGIN
         UPDATE passage_shelves SET size = size + CASE WHEN shelf_no = target THEN 1 ELSE -1 END * cardinality(moved.rows)
         WHERE shelf_no IN (target, moved.shelf_no);
     END LOOP;
+    PERFORM drop_shelves(in_tenant, '{}', ARRAY[number]);
     RETURN total;
 END $$;
 
