@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model.memory.passages import NeighbourSpan, Passage, PassageKey
@@ -170,43 +170,49 @@ def _match_words(
     hop_mass = sum(hops.values()) or 1.0
     shares |= {term: HOP_WEIGHT * rarity / hop_mass for term, rarity in hops.items()}
     texts = [_read_words(passage.text) for passage in passages]
-    hits: dict[str, _WordHit] = {}
-    looked_for = shares.keys() | question.synonyms.keys()
-    kins = question.kin
-    for word in set[str]().union(*texts):
+    synonyms, kins = question.synonyms, question.kin
+
+    def find_hit(word: str) -> _WordHit | None:
         stem, kin = find_term(word)
-        if stem not in looked_for and kin not in kins:
-            continue
         if stem in shares:
-            hits[word] = _WordHit(stem, 1.0)
-        elif stem in question.synonyms:
-            term = question.synonyms[stem]
+            return _WordHit(stem, 1.0)
+        if stem in synonyms:
+            term = synonyms[stem]
             common = min(1.0, _rarity(counts.get(stem, 0), total) / (rarities[term] or 1.0))
-            hits[word] = _WordHit(term, SYNONYM_WEIGHT * common)
-        else:
-            hits[word] = _WordHit(question.kin[kin], KIN_WEIGHT)
-    words = frozenset(hits)
+            return _WordHit(term, SYNONYM_WEIGHT * common)
+        return _WordHit(kins[kin], KIN_WEIGHT) if kin in kins else None
+
+    hits = _WordHits(find_hit)
     mean = sum(map(len, texts)) / len(texts) if texts else 1.0
-    return [_weigh_words(text, words.intersection(text), hits, shares, mean or 1.0) for text in texts]
+    owns = ({word: hit for word in text if (hit := hits[word]) is not None} for text in texts)
+    return [
+        _weigh_words(text, own, shares, mean or 1.0) if own else _NO_MATCH
+        for text, own in zip(texts, owns, strict=True)
+    ]
+
+
+class _WordHits(dict[str, "_WordHit | None"]):
+    """What words are for a question. Each is looked up once."""
+
+    def __init__(self, find: Callable[[str], _WordHit | None]) -> None:
+        self._find = find
+
+    def __missing__(self, word: str) -> _WordHit | None:
+        self[word] = hit = self._find(word)
+        return hit
 
 
 _NO_MATCH = _WordMatch({}, ())
 
 
-def _weigh_words(
-    text: list[str], own: frozenset[str], hits: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float
-) -> _WordMatch:
+def _weigh_words(text: list[str], own: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float) -> _WordMatch:
     """Weigh the words that a passage has of a question (BM25)."""
-    if not own:
-        return _NO_MATCH
-    words = sorted(own, key=text.index)
     times: dict[str, float] = {}
-    for word in words:
-        term, weight = hits[word]
+    for word, (term, weight) in own.items():
         times[term] = times.get(term, 0.0) + weight * text.count(word)
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(text) / mean)
     weights = {term: shares[term] * often * (_SATURATION + 1) / (often + length) for term, often in times.items()}
-    return _WordMatch(weights, tuple(words))
+    return _WordMatch(weights, tuple(own))
 
 
 def _scale_similarities(keys: Sequence[PassageKey], similarities: Mapping[PassageKey, float]) -> list[float]:
