@@ -66,7 +66,7 @@ NOT_A_TENANTS = {"store", "migrations"}
 
 TENANT_TABLES = (
     "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "passage_shelves",
-    "passages", "passage_words", "passage_drafts", "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces",
+    "passages", "passages_taken", "passages_draft", "passage_words", "passage_drafts", "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces",
     "blobs",
 )  # fmt: skip
 
@@ -687,14 +687,15 @@ def test_a_password_is_in_no_representation() -> None:
 
 
 PASSAGE_STATEMENTS: dict[str, tuple[tuple[Any, ...], str, str]] = {
-    "term_rows": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
+    "term_lists": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
     "term_counts": (([1, 2], ["lion", "zebra"], "a", 5), "passage_words_pkey", "term"),
+    "shelves": (("a", "ada", [1], "a", [1], "a", "a"), "passages_taken_by_key", "stream_no"),
     "draft_rows": (([1, 2], "a", ["lion"]), "passage_drafts_pkey", "shelf_no"),
-    "passages_by_row": (([1, 2], "a", "a"), "passages_pkey", "row_no"),
-    "passages_by_key": (([1], [2], [0], "a", "a"), "passages_by_key", "part"),
-    "passages_by_place": (([1], [2], [3], "a", "a"), "passages_by_key", "stream_no"),
-    "newest_of_shelves": (([1], 0, 1 << 60, "a", 9, 0), "passages_by_time", "time_us"),
-    "vectors_of_shelf": ((1, 0, 1 << 60, 0, -1, "a", 9, "e", "a"), "passages_by_time", "time_us"),
+    "passages_by_row": (([1, 2], "a", "a"), "passages_taken_by_row", "row_no"),
+    "passages_by_key": (([1], [2], [0], "a", "a"), "passages_taken_by_key", "part"),
+    "passages_by_place": ((["k"], [2], [3], "a", "a"), "passages_taken_by_key", "stream_no"),
+    "newest_of_shelves": (([1], 0, 1 << 60, "a", 9, 0), "passages_taken_by_time", "time_us"),
+    "vectors_of_shelf": ((1, 0, 1 << 60, 0, -1, "a", 9, "e", "a"), "passages_taken_by_time", "time_us"),
 }
 """Statements for passages, with the index that each must use, and the column that it must look up there."""
 

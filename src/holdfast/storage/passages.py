@@ -6,6 +6,7 @@ of the candidates, so that long replies never displace what the user said.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -38,7 +39,8 @@ def side_of(role: Role) -> int:
 
 def check_terms(query: PassageQuery) -> tuple[str, ...]:
     """Return the terms to search for, each once. One with other characters than letters and digits is in no passage."""
-    common.check_limit(query.limit)
+    if query.limit:
+        common.check_limit(query.limit)
     check_size("the search", len(query.terms), "terms", "SEARCH_WORDS", "Search for fewer.")
     return tuple(filter(str.isalnum, dict.fromkeys(query.terms)))
 
@@ -151,6 +153,16 @@ def score_rows(found: Mapping[str, Iterable[int]], counts: Mapping[str, int], to
         for row in rows:
             scores[row] = scores.get(row, 0.0) + worth
     return scores
+
+
+def keep_best(scores: dict[int, float], limit: int) -> dict[int, float]:
+    """Return the rows with the best scores; the newest among equals."""
+    if len(scores) <= limit or not limit:
+        return scores if limit else {}
+    least = sorted(scores.values())[-limit]
+    best = {row: score for row, score in scores.items() if score > least}
+    equal = (row for row, score in scores.items() if score == least)
+    return best | dict.fromkeys(heapq.nlargest(limit - len(best), equal), least)
 
 
 def share_limit(sides: Sequence[Mapping[int, float]], limit: int) -> list[int]:

@@ -30,7 +30,10 @@ _READ_CHARS = 64 << 10
 
 def split_words(text: str) -> list[str]:
     """Split a text into words for the search: letters and digits, lower case."""
-    return [word[:_WORD_CHARS] for word in _WORD.findall(text[:_READ_CHARS].lower())]
+    words: list[str] = _WORD.findall(text[:_READ_CHARS].lower())
+    if words and max(map(len, words)) > _WORD_CHARS:
+        return [word[:_WORD_CHARS] for word in words]
+    return words
 
 
 KIN_LETTERS = 6

@@ -139,7 +139,7 @@ def rank_passages(engine: EngineContext, request: RecallRequest) -> Flow[Sequenc
     ranked = score_passages(question, pool.values(), counts, total, similarities)
     pool |= yield from _read_neighbours(visible, ranked)
     best = dict.fromkeys(term for one in ranked[:HOP_PASSAGES] for term in passage_terms(one.passage.text))
-    counts |= (yield from _match(visible, [term for term in best if term not in counts], 1)).counts
+    counts |= (yield from _match(visible, [term for term in best if term not in counts], 0)).counts
     hop = find_hop_terms(question, ranked, counts, total)
     second = yield from _match(visible, hop, limits.RECALL_CANDIDATES // 4)
     pool |= {passage.key: passage for passage in second.passages}

@@ -138,7 +138,7 @@ class PassageQuery(msgspec.Struct, frozen=True, kw_only=True):
     visible: PassageFilter
     terms: tuple[str, ...]
     limit: int
-    """The most candidates."""
+    """The most candidates; 0 for the counts of the terms alone."""
 
 
 class PassageMatches(msgspec.Struct, frozen=True, kw_only=True):

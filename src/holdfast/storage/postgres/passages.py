@@ -6,8 +6,10 @@ scores. Each query is a transaction of its own: what another removes between two
 
 from __future__ import annotations
 
+import array
 import heapq
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -43,11 +45,11 @@ from holdfast.storage.passages import (
     Sight,
     build_shelf,
     check_terms,
+    keep_best,
     score_rows,
     share_limit,
     side_of,
     total_passages,
-    weigh_term,
 )
 from holdfast.storage.postgres.arrays import pack_bigints, pack_blobs, pack_integers, pack_texts
 from holdfast.storage.postgres.connect import FOLDER
@@ -58,10 +60,8 @@ from holdfast.storage.vectors import find_nearest, pack_vector
 SQL = load_statements(FOLDER, "passages.sql")
 T = TypeVar("T")
 
-_LIST_ROWS = 256
-"""The rows of one stored list of a term."""
-_NEWEST_LISTS = COMMON_ROWS // _LIST_ROWS + 2
-_SCANNED_LISTS = SCAN_ROWS // _LIST_ROWS
+_SCANNED_LISTS = SCAN_ROWS // 200
+"""The lists of a term that are read, newest first. Each has up to 256 rows, and fewer where some were removed."""
 _VECTORS = 4_000
 """Vectors that are compared at once."""
 _LONGEST = (1 << 31) - 1
@@ -259,7 +259,7 @@ def _open_reader(visible: PassageFilter, streams: Iterable[StreamId] = ()) -> Ge
         found = yield Query(tenant, SQL["numbers"], (tenant, pack_texts([*own])))
         numbers = {own[key]: number for key, number in found}
     spans = pack_bigints([numbers[stream] for stream in {span.stream for span in visible.spans} & numbers.keys()])
-    values = (tenant, _plain(visible.user), spans, tenant, spans, tenant)
+    values = (tenant, _plain(visible.user), spans, tenant, spans, tenant, tenant)
     shelves = map(build_shelf, (yield Query(tenant, SQL["shelves"], values)))
     sessions: set[int] | None = None
     if visible.sessions:
@@ -272,23 +272,47 @@ def match_passages(query: PassageQuery) -> Operation[PassageMatches]:
     terms = [term for term in check_terms(query) if "\0" not in term]
     reader = yield from _open_reader(query.visible)
     walk = yield from _open_walk(reader)
+    if not query.limit and walk.is_whole:
+        return PassageMatches(passages=(), counts=(yield from walk.count_rows(terms)), total=walk.total)
     counts, sides = yield from walk.find_rows(terms)
-    tops: list[dict[int, float]] = []
-    for found in sides:
-        scored = score_rows(found.rare or found.common, counts, walk.total)
-        best = heapq.nlargest(query.limit, scored, key=lambda row, of=scored: (of[row], row))  # type: ignore[misc]
-        tops.append({row: scored[row] for row in best})
-    yield from walk.add_common(sides, tops, counts)
-    best = share_limit(tops, query.limit)
+    scores = [walk.score(side, counts, query.limit) for side in sides]
+    best = share_limit(scores, query.limit)
     loaded = yield from reader.load(best)
     return PassageMatches(passages=tuple(loaded[row] for row in best if row in loaded), counts=counts, total=walk.total)
 
 
-class _SideLists(NamedTuple):
-    """The rows of one side that have the terms; of common terms, the newest."""
+class _PackedRows:
+    """Rows of one list of a term. They are unpacked when they are read."""
+
+    __slots__ = ("_data", "_first", "_width")
+
+    def __init__(self, first: int, width: int, data: bytes) -> None:
+        """`data` has the distances of the rows from the first, the highest byte first."""
+        self._first = first
+        self._width = width
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data) // self._width
+
+    def __iter__(self) -> Iterator[int]:
+        distances = array.array(_CODES[self._width], self._data)
+        if sys.byteorder == "little":
+            distances.byteswap()
+        return map(self._first.__add__, distances)
+
+
+_CODES = {2: "H", 4: "I"}
+
+_RowLists: TypeAlias = "list[_PackedRows | list[int]]"
+"""Rows, in lists; the lists of one shelf come newest first."""
+
+
+class _SideRows(NamedTuple):
+    """The rows of one side that have the terms. Rare ones are visible, common ones may be hidden."""
 
     rare: dict[str, list[int]]
-    common: dict[str, list[int]]
+    common: dict[str, _RowLists]
 
 
 class _TermLists:
@@ -309,82 +333,96 @@ class _TermLists:
             opened += shelf.size if is_open else 0
             (self._open if is_open else self._partial).append(shelf.number)
         self.total = max(0, opened + len(allowed) - len(hidden))
+        has_drafts = any(sight.shelves[number].stream_no for number in self._open)
+        self.is_whole = not (sight.has_bounds or hidden or allowed or has_drafts)
+        """All passages of the open shelves are visible, and no others; all are taken."""
 
-    def _read_lists(self, shelves: Sequence[int], terms: Sequence[str], lists: int) -> Operation[_ShelfRows]:
-        """Read the newest rows of each shelf and term."""
-        found: _ShelfRows = {}
+    def _read_lists(self, shelves: Sequence[int], terms: Sequence[str]) -> Operation[dict[tuple[int, str], _RowLists]]:
+        """Read the rows of each shelf and term."""
+        found: dict[tuple[int, str], _RowLists] = {}
         tenant, of = self._reader.tenant, self._reader.sight.shelves
         drafts = [shelf for shelf in shelves if of[shelf].stream_no]
         taken = [shelf for shelf in shelves if not of[shelf].stream_no]
         if taken and terms:
-            values = (*_pair_columns(taken, terms), tenant, lists)
-            for shelf, term, rows in (yield Query(tenant, SQL["term_rows"], values)):
-                found.setdefault((shelf, term), []).extend(rows)
+            values = (*_pair_columns(taken, terms), tenant, _SCANNED_LISTS)
+            for shelf, term, *packed in (yield Query(tenant, SQL["term_lists"], values)):
+                found.setdefault((shelf, term), []).append(_PackedRows(*packed))
         if drafts and terms:
             wanted = (pack_integers(drafts), tenant, pack_texts(terms))
             for shelf, term, rows in (yield Query(tenant, SQL["draft_rows"], wanted)):
-                found[shelf, term] = rows
+                found[shelf, term] = [rows]
         return found
 
-    def find_rows(self, terms: Sequence[str]) -> Operation[tuple[dict[str, int], list[_SideLists]]]:
+    def find_rows(self, terms: Sequence[str]) -> Operation[tuple[dict[str, int], list[_SideRows]]]:
         """Find the rows with each term, for each side, and count them."""
-        sight = self._reader.sight
-        lists = _SCANNED_LISTS if sight.has_bounds else _NEWEST_LISTS + -(-len(self._hidden) // _LIST_ROWS)
-        opened = yield from self._read_lists([*self._open], terms, lists)
-        partial: _ShelfRows = {}
+        sides: list[dict[str, _RowLists]] = [{} for _ in range(SIDES)]
+        for (shelf, term), lists in (yield from self._read_lists(self._open, terms)).items():
+            sides[self._side(shelf)].setdefault(term, []).extend(lists)
         if self._allowed:
-            partial = yield from self._read_lists([*self._partial], terms, _SCANNED_LISTS)
-        found: list[dict[str, list[int]]] = [{} for _ in range(SIDES)]
-        for rows_of, allowed in ((opened, None), (partial, self._allowed)):
-            for (shelf, term), rows in rows_of.items():
-                some = (row for row in rows if row not in self._hidden and (allowed is None or row in allowed))
-                found[self._side(shelf)].setdefault(term, []).extend(some)
-        if sight.has_bounds:
-            seen = yield from self._check_bounds({row for side in found for rows in side.values() for row in rows})
-            found = [{term: [row for row in rows if row in seen] for term, rows in side.items()} for side in found]
-        sides = [
-            _SideLists(
-                {term: rows for term, rows in side.items() if 0 < len(rows) <= COMMON_ROWS},
-                {term: heapq.nlargest(COMMON_ROWS, rows) for term, rows in side.items() if len(rows) > COMMON_ROWS},
-            )
-            for side in found
-        ]
-        many = {} if sight.has_bounds else (yield from self._count({term for side in sides for term in side.common}))
-        counts = {
-            term: sum(max(len(side.get(term, ())), many.get((at, term), 0)) for at, side in enumerate(found))
-            for term in terms
+            for (shelf, term), lists in (yield from self._read_lists(self._partial, terms)).items():
+                some = [row for rows in lists for row in self._allowed.intersection(rows)]
+                sides[self._side(shelf)].setdefault(term, []).append(some)
+        if self._reader.sight.has_bounds:
+            every = {row for side in sides for lists in side.values() for rows in lists for row in rows}
+            seen = yield from self._check_bounds(every)
+            sides = [
+                {term: [[row for rows in lists for row in rows if row in seen]] for term, lists in side.items()}
+                for side in sides
+            ]
+        counts = dict.fromkeys(terms, 0)
+        found = [self._divide(side, counts) for side in sides]
+        return {term: count for term, count in counts.items() if count}, found
+
+    def _divide(self, side: Mapping[str, _RowLists], counts: dict[str, int]) -> _SideRows:
+        """Tell rare terms of a side from common ones, and count both."""
+        found = _SideRows({}, {})
+        hidden = self._hidden
+        for term in counts:
+            lists = side.get(term, ())
+            count = sum(map(len, lists))
+            rows: list[int] | None = None
+            if count <= COMMON_ROWS + len(hidden):
+                rows = [row for some in lists for row in some if row not in hidden]
+            if rows is None or len(rows) > COMMON_ROWS:
+                found.common[term] = [*lists]
+                counts[term] += min(count, SCAN_ROWS)
+            elif rows:
+                found.rare[term] = rows
+                counts[term] += len(rows)
+        return found
+
+    def score(self, side: _SideRows, counts: Mapping[str, int], limit: int) -> dict[int, float]:
+        """Score the best rows of a side. Common terms only add to the scores of others, unless there are no others."""
+        if not side.rare:
+            newest = {term: self._newest(lists) for term, lists in side.common.items()}
+            return keep_best(score_rows(newest, counts, self.total), limit)
+        best = keep_best(score_rows(side.rare, counts, self.total), limit)
+        wanted = frozenset(best)
+        having = {
+            term: [row for rows in lists for row in wanted.intersection(rows)] for term, lists in side.common.items()
         }
-        return {term: count for term, count in counts.items() if count}, sides
+        for row, score in score_rows(having, counts, self.total).items():
+            best[row] += score
+        return best
+
+    def _newest(self, lists: _RowLists) -> list[int]:
+        rows = (row for some in lists for row in some if row not in self._hidden)
+        return heapq.nlargest(COMMON_ROWS, rows)
 
     def _side(self, shelf: int) -> int:
         return side_of(self._reader.sight.shelves[shelf].role)
 
-    def _count(self, terms: Collection[str]) -> Operation[dict[tuple[int, str], int]]:
-        """Count the rows of common terms on taken shelves, for each side."""
-        totals: dict[tuple[int, str], int] = {}
+    def count_rows(self, terms: Sequence[str]) -> Operation[dict[str, int]]:
+        """Count the rows with each term, where all of them are visible."""
+        sides: list[dict[str, int]] = [{} for _ in range(SIDES)]
         tenant = self._reader.tenant
         if terms and self._open:
-            values = (*_pair_columns([*self._open], [*terms]), tenant, _SCANNED_LISTS)
+            values = (*_pair_columns(self._open, terms), tenant, _SCANNED_LISTS)
             for shelf, term, count in (yield Query(tenant, SQL["term_counts"], values)):
-                key = (self._side(shelf), term)
-                totals[key] = totals.get(key, 0) + count
-        return totals
-
-    def add_common(
-        self, sides: Sequence[_SideLists], tops: Sequence[dict[int, float]], counts: Mapping[str, int]
-    ) -> Operation[None]:
-        """Add the worth of common terms to the candidates that rare terms found."""
-        terms = {term for side in sides if side.rare for term in side.common}
-        if not terms:
-            return
-        lists = yield from self._read_lists([*self._open, *self._partial], [*terms], _SCANNED_LISTS)
-        for (shelf, term), rows in lists.items():
-            side = self._side(shelf)
-            if sides[side].rare and term in sides[side].common:
-                top = tops[side]
-                worth = weigh_term(counts[term], self.total)
-                for row in top.keys() & set(rows):
-                    top[row] += worth
+                side = sides[self._side(shelf)]
+                side[term] = side.get(term, 0) + count
+        counts = {term: sum(min(side.get(term, 0), SCAN_ROWS) for side in sides) for term in terms}
+        return {term: count for term, count in counts.items() if count}
 
     def _check_bounds(self, rows: set[int]) -> Operation[set[int]]:
         if not rows:
@@ -392,10 +430,6 @@ class _TermLists:
         tenant, sees = self._reader.tenant, self._reader.sight.sees
         found = yield Query(tenant, SQL["bounds_of"], (pack_integers([*rows]), tenant))
         return {row for row, *bounds in found if sees(*bounds)}
-
-
-_ShelfRows: TypeAlias = dict[tuple[int, str], list[int]]
-"""Rows by shelf and term."""
 
 
 def _pair_columns(shelves: Sequence[int], terms: Sequence[str]) -> tuple[Any, Any]:
@@ -428,15 +462,15 @@ def _read_span_rows(tenant: str, spans: Mapping[int, Sequence[tuple[int, int]]])
 
 def passages_at(visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> Operation[tuple[Passage, ...]]:
     common.check_limit(limit)
-    reader = yield from _open_reader(visible, (span.stream for span in places))
-    parts = [
-        (reader.numbers[span.stream], common.clamp_position(span.first), common.clamp_position(span.last))
-        for span in places
-        if span.stream in reader.numbers
-    ]
-    if not parts:
+    reader = yield from _open_reader(visible)
+    own = [span for span in places if span.stream.tenant == visible.tenant]
+    if not own:
         return ()
-    columns = [pack_bigints(column) for column in zip(*parts, strict=True)]
+    columns = (
+        pack_texts([common.stream_key(span.stream)[2] for span in own]),
+        pack_bigints([common.clamp_position(span.first) for span in own]),
+        pack_bigints([common.clamp_position(span.last) for span in own]),
+    )
     found = yield Query(visible.tenant, SQL["passages_by_place"], (*columns, visible.tenant, visible.tenant))
     seen = {row[0]: row for row in found if reader.sees(row)}
     built = build_passages(visible.tenant, [*seen.values()][:limit], reader.sight.shelves)

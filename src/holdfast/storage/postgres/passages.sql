@@ -31,10 +31,10 @@ WHERE h.tenant = %b AND h.user_name = %b AND h.stream_no = 0 AND h.user_name <> 
 UNION ALL SELECT h.shelf_no, h.stream_no, h.role, h.kind, h.user_name, h.requires, h.size FROM passage_shelves h
 WHERE h.stream_no = ANY (%b::bigint[]) AND h.stream_no <> 0 AND h.tenant = %b
 UNION ALL SELECT t.shelf_no, t.stream_no, t.role, t.kind, t.user_name, t.requires, t.size
-FROM passage_shelves h JOIN passage_shelves t
-  ON t.tenant = h.tenant AND t.user_name = h.user_name AND t.stream_no = 0 AND t.role = h.role AND t.kind = h.kind
-  AND t.requires = h.requires
-WHERE h.stream_no = ANY (%b::bigint[]) AND h.stream_no <> 0 AND h.tenant = %b;
+FROM (SELECT DISTINCT p.shelf_no FROM unnest(%b::bigint[]) AS n (stream_no) CROSS JOIN LATERAL (
+        SELECT p.shelf_no FROM passages p
+        WHERE p.stream_no = n.stream_no AND p.tenant = %b AND p.is_taken OFFSET 0) p) p
+CROSS JOIN LATERAL (SELECT * FROM passage_shelves t WHERE t.shelf_no = p.shelf_no AND t.tenant = %b OFFSET 0) t;
 
 -- name: shelves_by_number
 SELECT h.shelf_no, h.stream_no, h.role, h.kind, h.user_name, h.requires, h.size FROM passage_shelves h
@@ -49,10 +49,11 @@ SELECT p.row_no FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) AS n (stre
     SELECT p.row_no FROM passages p
     WHERE p.stream_no = n.stream_no AND p.seq BETWEEN n.first AND n.last AND p.tenant = %b) p;
 
--- name: term_rows
-SELECT a.shelf_no, a.term, w.rows
+-- name: term_lists
+SELECT a.shelf_no, a.term, w.first, w.width, w.rows
 FROM unnest(%b::integer[], %b::text[]) AS a (shelf_no, term) CROSS JOIN LATERAL (
-    SELECT w.rows FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
+    SELECT w.first, w.width, w.rows FROM passage_words w
+    WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
     ORDER BY w.shelf_no DESC, w.term DESC, w.first DESC LIMIT %b) w;
 
 -- name: draft_rows
@@ -63,8 +64,8 @@ WHERE d.shelf_no = ANY (%b::integer[]) AND d.tenant = %b AND t.term = ANY (%b::t
 -- name: term_counts
 SELECT a.shelf_no, a.term, w.count
 FROM unnest(%b::integer[], %b::text[]) AS a (shelf_no, term) CROSS JOIN LATERAL (
-    SELECT coalesce(sum(cardinality(l.rows)), 0)::bigint AS count FROM (
-        SELECT w.rows FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
+    SELECT coalesce(sum(octet_length(l.rows) / l.width), 0)::bigint AS count FROM (
+        SELECT w.rows, w.width FROM passage_words w WHERE w.shelf_no = a.shelf_no AND w.term = a.term AND w.tenant = %b
         ORDER BY w.shelf_no DESC, w.term DESC, w.first DESC LIMIT %b) l) w;
 
 -- name: bounds_of
@@ -89,12 +90,13 @@ ORDER BY n.at;
 
 -- name: passages_by_place
 SELECT p.row_no, p.stream_no, p.seq, p.part, p.shelf_no, p.time_us, p.place, p.start, p.speaker, p.frame, p.handle, p.text,
-       s.key
-FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[]) WITH ORDINALITY AS n (stream_no, first, last, at)
+       n.key
+FROM unnest(%b::text[], %b::bigint[], %b::bigint[]) WITH ORDINALITY AS n (key, first, last, at)
 CROSS JOIN LATERAL (
-    SELECT * FROM passages p WHERE p.stream_no = n.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b
+    SELECT s.stream_no FROM streams s WHERE s.tenant = %b AND s.kind = 'session' AND s.key = n.key OFFSET 0) s
+CROSS JOIN LATERAL (
+    SELECT * FROM passages p WHERE p.stream_no = s.stream_no AND p.place BETWEEN n.first AND n.last AND p.tenant = %b
     OFFSET 0) p
-CROSS JOIN LATERAL (SELECT s.key FROM streams s WHERE s.stream_no = n.stream_no AND s.tenant = %b OFFSET 0) s
 ORDER BY n.at, p.place, p.seq, p.part;
 
 -- name: newest_of_shelves

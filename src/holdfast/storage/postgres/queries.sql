@@ -221,7 +221,7 @@ LEFT JOIN streams s ON s.stream_no = p.stream_no AND s.tenant = p.tenant
 LEFT JOIN passage_shelves h ON h.shelf_no = p.shelf_no AND h.tenant = p.tenant
 WHERE s.stream_no IS NULL OR h.shelf_no IS NULL OR (h.stream_no <> 0 AND h.stream_no <> p.stream_no)
 UNION ALL SELECT 'the index has words of passage ' || r.row_no || ', which is not on that shelf' FROM passage_words w
-CROSS JOIN LATERAL unnest(w.rows) AS r (row_no)
+CROSS JOIN LATERAL unnest(unpack_rows(w.rows, w.first, w.width)) AS r (row_no)
 LEFT JOIN passages p ON p.row_no = r.row_no AND p.shelf_no = w.shelf_no AND p.tenant = w.tenant WHERE p.row_no IS NULL
 UNION ALL SELECT 'passage ' || coalesce(p.row_no, d.row_no) || ' and its terms are not on the same shelf'
 FROM (SELECT p.row_no, p.shelf_no FROM passages p JOIN passage_shelves h USING (shelf_no) WHERE h.stream_no <> 0) p

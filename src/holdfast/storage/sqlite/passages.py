@@ -32,6 +32,7 @@ from holdfast.storage.passages import (
     Shelf,
     Sight,
     build_shelf,
+    keep_best,
     score_rows,
     share_limit,
     side_of,
@@ -78,20 +79,21 @@ class PassageReader:
     def match(self, query: PassageQuery, terms: Sequence[str]) -> PassageMatches:
         walk = _IndexWalk(self._connection, self._sight)
         counts: dict[str, int] = {}
+        if not query.limit and walk.is_whole:
+            return PassageMatches(passages=(), counts=walk.count_rows(terms), total=walk.total)
         sides = [walk.find_rows(side, terms, counts) for side in range(SIDES)]
         counts = {term: count for term, count in counts.items() if count}
         scores = []
         for side, found in enumerate(sides):
             scored = score_rows(found.rare, counts, walk.total)
             if found.common and scored:
-                best = heapq.nlargest(query.limit, scored, key=lambda row, of=scored: (of[row], row))  # type: ignore[misc]
-                scored = {row: scored[row] for row in best}
+                scored = keep_best(scored, query.limit)
                 having = walk.score_common(side, found, scored)
                 for row, score in score_rows(having, counts, walk.total).items():
                     scored[row] += score
             elif found.common:
                 scored = score_rows(found.common, counts, walk.total)
-            scores.append(scored)
+            scores.append(keep_best(scored, query.limit))
         best = share_limit(scores, query.limit)
         found_passages = self.load(best)
         return PassageMatches(
@@ -245,6 +247,16 @@ class _IndexWalk:
         opened = sum(shelf.size for side in self._open for shelf in side)
         self.total = max(0, opened + len(self._allowed) - len(self._hidden))
         """How many passages are visible, roughly."""
+        self.is_whole = not (sight.has_bounds or self._hidden or self._allowed)
+        """All passages of the open shelves are visible, and no others."""
+
+    def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
+        """Count the rows with each term, where all of them are visible."""
+        counts: dict[str, int] = {}
+        for term in terms:
+            queries = filter(None, (_match_query(shelves, term) for shelves in self._open))
+            counts[term] = sum(self._connection.execute(SQL["count_with"], (query, SCAN_ROWS)).get for query in queries)
+        return {term: count for term, count in counts.items() if count}
 
     def _rows_of(self, spans: dict[int, list[tuple[int, int]]]) -> set[int]:
         found: set[int] = set()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.model.memory.passages import NeighbourSpan, Passage, PassageKey
@@ -110,11 +110,10 @@ def score_passages(
     `candidates` are the matches and their neighbours; one that comes twice counts once. `counts` says how many of the
     `total` visible passages have each term. `similarities` has the cosines of those that are nearest in meaning: the others
     count as the least similar of these. `hop_terms` are those of a second search."""
-    keyed = {passage.key: passage for passage in candidates}
-    keys = sorted(keyed, key=lambda key: (key.stream, keyed[key].place, key.seq, key.part))
-    passages = [keyed[key] for key in keys]
+    passages = _order_candidates(candidates)
+    keys = [passage.key for passage in passages] if similarities else []
     matches = _match_words(question, passages, counts, max(total, len(passages)), hop_terms)
-    closeness = _scale_similarities(keys, similarities or {})
+    closeness = _scale_similarities(keys, similarities) if similarities else [0.0] * len(passages)
     bounds = _find_runs(passages)
     near = _spread(passages, bounds, matches, closeness)
     scores: list[PassageScore] = []
@@ -125,8 +124,18 @@ def score_passages(
         score += SPEAKER_WEIGHT * by_subject + DAYS_WEIGHT * days + OPENING_WEIGHT * (passage.place == 1)
         cosine = similarities.get(keys[index]) if similarities else None
         scores.append(PassageScore(passage, round(score, 9), match.words, near[index], by_subject, days, cosine))
-    order = sorted(range(len(keys)), key=lambda index: (-scores[index].score, -passages[index].time_us, index))
+    order = sorted(range(len(passages)), key=lambda index: (-scores[index].score, -passages[index].time_us, index))
     return [scores[index] for index in order]
+
+
+def _order_candidates(candidates: Iterable[Passage]) -> list[Passage]:
+    """The candidates by session and place, each once."""
+    places: dict[tuple[Scope, int, int], Passage] = {}
+    for passage in candidates:
+        places[passage.scope, passage.seq, passage.part] = passage
+    numbers = {scope: at for at, scope in enumerate(sorted({at[0] for at in places}, key=lambda scope: scope.stream))}
+    ordered = sorted((numbers[at[0]], each.place, at[1], at[2], at) for at, each in places.items())
+    return [places[each[-1]] for each in ordered]
 
 
 def _is_by_subject(question: RecallQuestion, passage: Passage) -> bool:
@@ -142,7 +151,7 @@ def _rarity(count: int, total: int) -> float:
     return math.log(1 + (max(total - count, 0) + 0.5) / (count + 0.5))
 
 
-_read_words = functools.lru_cache(maxsize=1 << 10)(split_words)
+_read_words = functools.lru_cache(maxsize=1 << 12)(split_words)
 """The words of a passage, for reading only. A question ranks the same passages twice, before and after their neighbours."""
 
 
@@ -161,45 +170,53 @@ def _match_words(
     hop_mass = sum(hops.values()) or 1.0
     shares |= {term: HOP_WEIGHT * rarity / hop_mass for term, rarity in hops.items()}
     texts = [_read_words(passage.text) for passage in passages]
-    hits: dict[str, _WordHit] = {}
-    for word in set().union(*texts):
+    synonyms, kins = question.synonyms, question.kin
+
+    def find_hit(word: str) -> _WordHit | None:
         stem, kin = find_term(word)
         if stem in shares:
-            hits[word] = _WordHit(stem, 1.0)
-        elif stem in question.synonyms:
-            term = question.synonyms[stem]
+            return _WordHit(stem, 1.0)
+        if stem in synonyms:
+            term = synonyms[stem]
             common = min(1.0, _rarity(counts.get(stem, 0), total) / (rarities[term] or 1.0))
-            hits[word] = _WordHit(term, SYNONYM_WEIGHT * common)
-        elif kin in question.kin:
-            hits[word] = _WordHit(question.kin[kin], KIN_WEIGHT)
-    words = frozenset(hits)
+            return _WordHit(term, SYNONYM_WEIGHT * common)
+        return _WordHit(kins[kin], KIN_WEIGHT) if kin in kins else None
+
+    hits = _WordHits(find_hit)
     mean = sum(map(len, texts)) / len(texts) if texts else 1.0
-    return [_weigh_words(text, words.intersection(text), hits, shares, mean or 1.0) for text in texts]
+    owns = ({word: hit for word in text if (hit := hits[word]) is not None} for text in texts)
+    return [
+        _weigh_words(text, own, shares, mean or 1.0) if own else _NO_MATCH
+        for text, own in zip(texts, owns, strict=True)
+    ]
+
+
+class _WordHits(dict[str, "_WordHit | None"]):
+    """What words are for a question. Each is looked up once."""
+
+    def __init__(self, find: Callable[[str], _WordHit | None]) -> None:
+        self._find = find
+
+    def __missing__(self, word: str) -> _WordHit | None:
+        self[word] = hit = self._find(word)
+        return hit
 
 
 _NO_MATCH = _WordMatch({}, ())
 
 
-def _weigh_words(
-    text: list[str], own: frozenset[str], hits: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float
-) -> _WordMatch:
+def _weigh_words(text: list[str], own: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float) -> _WordMatch:
     """Weigh the words that a passage has of a question (BM25)."""
-    if not own:
-        return _NO_MATCH
-    words = sorted(own, key=text.index)
     times: dict[str, float] = {}
-    for word in words:
-        term, weight = hits[word]
+    for word, (term, weight) in own.items():
         times[term] = times.get(term, 0.0) + weight * text.count(word)
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(text) / mean)
     weights = {term: shares[term] * often * (_SATURATION + 1) / (often + length) for term, often in times.items()}
-    return _WordMatch(weights, tuple(words))
+    return _WordMatch(weights, tuple(own))
 
 
 def _scale_similarities(keys: Sequence[PassageKey], similarities: Mapping[PassageKey, float]) -> list[float]:
     """Scale cosines so that the least counts for 0: embedders differ in how alike unlike texts are."""
-    if not similarities:
-        return [0.0] * len(keys)
     least = min(similarities.values())
     return [SIMILARITY_WEIGHT * max(0.0, similarities.get(key, least) - least) for key in keys]
 

@@ -1,8 +1,7 @@
 -- Passages that can be recalled, the terms that they are found by, their vectors, and the deliveries of the outbox.
 
 -- Who sees a passage depends on its shelf alone: a user's taken ones, or those of a stream that are not taken (yet), apart by
--- role, kind and permissions. The shelf of a stream stays when its passages are taken: it tells to which shelf they went.
--- Whoever changes what is on a shelf locks it first.
+-- role, kind and permissions. Whoever changes what is on a shelf locks it first.
 CREATE TABLE passage_shelves (
     shelf_no   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant     text COLLATE "C" NOT NULL,
@@ -19,11 +18,12 @@ CREATE INDEX passage_shelves_by_stream ON passage_shelves (stream_no) WHERE stre
 
 CREATE SEQUENCE passage_rows AS integer;
 
+-- A passage leaves the drafts when it is taken: so what long-term memory has is only added to, and its pages stay full.
 CREATE TABLE passages (
     stream_no bigint NOT NULL,
     seq       bigint NOT NULL,
     time_us   bigint NOT NULL,
-    row_no    integer PRIMARY KEY DEFAULT nextval('passage_rows'),
+    row_no    integer NOT NULL DEFAULT nextval('passage_rows'),
     shelf_no  integer NOT NULL,
     part      integer NOT NULL,
     place     integer NOT NULL,
@@ -32,22 +32,42 @@ CREATE TABLE passages (
     speaker   text COLLATE "C" NOT NULL,
     frame     text COLLATE "C" NOT NULL,
     handle    text COLLATE "C" NOT NULL,
-    text      text COLLATE "C" NOT NULL
-);
+    text      text COLLATE "C" NOT NULL,
+    is_taken  boolean NOT NULL
+) PARTITION BY LIST (is_taken);
 
-CREATE UNIQUE INDEX passages_by_key ON passages (stream_no, seq, part) INCLUDE (place);
-CREATE INDEX passages_by_time ON passages (shelf_no, time_us);
+CREATE TABLE passages_taken PARTITION OF passages FOR VALUES IN (true);
+CREATE TABLE passages_draft PARTITION OF passages FOR VALUES IN (false);
 
--- Which taken passages on a shelf have a term: up to 256 in a row, which begins with `first`. No GIN: its operators are not
--- leakproof, so under row-level security no index would be used for them; and each passage would hold its terms twice.
+CREATE UNIQUE INDEX passages_taken_by_row ON passages_taken (row_no) WITH (fillfactor = 100);
+CREATE UNIQUE INDEX passages_taken_by_key ON passages_taken (stream_no, seq, part) INCLUDE (place) WITH (fillfactor = 98);
+CREATE INDEX passages_taken_by_time ON passages_taken (shelf_no, time_us) WITH (fillfactor = 98);
+CREATE UNIQUE INDEX passages_draft_by_row ON passages_draft (row_no);
+CREATE UNIQUE INDEX passages_draft_by_key ON passages_draft (stream_no, seq, part) INCLUDE (place);
+CREATE INDEX passages_draft_by_time ON passages_draft (shelf_no, time_us);
+
+-- Which taken passages on a shelf have a term: up to about 256 in a row. `rows` has their distances from `first`, the highest
+-- byte first, 2 bytes each, or 4 where they are far apart. No GIN: its operators are not leakproof, so under row-level security
+-- no index would be used for them; and each passage would hold its terms once more, which takes more than the lists.
 CREATE TABLE passage_words (
     shelf_no integer NOT NULL,
     first    integer NOT NULL,
+    width    smallint NOT NULL,
     tenant   text COLLATE "C" NOT NULL,
     term     text COLLATE "C" NOT NULL,
-    rows     integer[] NOT NULL,
+    rows     bytea NOT NULL,
     PRIMARY KEY (shelf_no, term, first)
 ) WITH (fillfactor = 90);
+
+CREATE FUNCTION pack_rows(in_rows integer[], first integer, width integer) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+    SELECT string_agg(substring(int4send(r - first) FROM 5 - width), '\x'::bytea ORDER BY r) FROM unnest(in_rows) AS r
+$$;
+
+CREATE FUNCTION unpack_rows(packed bytea, first integer, width integer) RETURNS integer[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT array_agg(first + get_byte(packed, i + width - 2) * 256 + get_byte(packed, i + width - 1)
+        + CASE width WHEN 4 THEN (get_byte(packed, i) * 256 + get_byte(packed, i + 1)) * 65536 ELSE 0 END)
+    FROM generate_series(0, octet_length(packed) - width, width) AS i
+$$;
 
 -- The terms of passages that are not taken: a session is searched as a whole, and its passages soon go to another shelf.
 CREATE TABLE passage_drafts (
@@ -126,18 +146,26 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     added record;
+    list  record;
+    wide  integer;
 BEGIN
     FOR added IN
-        SELECT w.shelf, w.term, array_agg(w.row_no ORDER BY w.row_no) AS rows
+        SELECT w.shelf, w.term, array_agg(w.row_no) AS rows, min(w.row_no) AS low, max(w.row_no) AS high
         FROM unnest(w_shelf, w_row, w_term) AS w (shelf, row_no, term) GROUP BY w.shelf, w.term
     LOOP
-        UPDATE passage_words SET rows = rows || added.rows
-        WHERE shelf_no = added.shelf AND term = added.term AND tenant = in_tenant AND cardinality(rows) < 256
-          AND first = (SELECT max(l.first) FROM passage_words l WHERE l.shelf_no = added.shelf AND l.term = added.term
-                       AND l.tenant = in_tenant);
-        IF NOT FOUND THEN
-            INSERT INTO passage_words (tenant, shelf_no, term, first, rows)
-            VALUES (in_tenant, added.shelf, added.term, added.rows[1], added.rows);
+        SELECT l.first, l.width, l.rows, octet_length(l.rows) / l.width AS size INTO list FROM passage_words l
+        WHERE l.shelf_no = added.shelf AND l.term = added.term AND l.tenant = in_tenant
+        ORDER BY l.shelf_no DESC, l.term DESC, l.first DESC LIMIT 1;
+        wide := CASE WHEN added.high - coalesce(list.first, added.low) < 65536 THEN coalesce(list.width, 2) ELSE 4 END;
+        IF list.size < 256 AND (wide = list.width OR list.size < 32) THEN  -- a short list can be written again
+            UPDATE passage_words SET width = wide, rows = CASE WHEN wide = list.width THEN list.rows
+                ELSE pack_rows(unpack_rows(list.rows, list.first, list.width), list.first, wide) END
+                || pack_rows(added.rows, list.first, wide)
+            WHERE shelf_no = added.shelf AND term = added.term AND first = list.first AND tenant = in_tenant;
+        ELSE
+            wide := CASE WHEN added.high - added.low < 65536 THEN 2 ELSE 4 END;
+            INSERT INTO passage_words (tenant, shelf_no, term, first, width, rows)
+            VALUES (in_tenant, added.shelf, added.term, added.low, wide, pack_rows(added.rows, added.low, wide));
         END IF;
     END LOOP;
 END $$;
@@ -147,6 +175,9 @@ CREATE FUNCTION drop_passages(in_tenant text, numbers integer[]) RETURNS bigint 
 DECLARE
     shelves integer[];
     dropped bigint;
+    low     integer;
+    high    integer;
+    list    record;
 BEGIN
     IF cardinality(numbers) = 0 OR numbers IS NULL THEN
         RETURN 0;
@@ -164,20 +195,26 @@ BEGIN
         UPDATE passage_shelves s SET size = s.size - c.gone FROM counted c WHERE s.shelf_no = c.shelf_no
     )
     SELECT coalesce(sum(gone), 0) INTO dropped FROM counted;
-    UPDATE passage_words w SET rows = ARRAY(SELECT r FROM unnest(w.rows) AS r WHERE r <> ALL (numbers) ORDER BY r)
-    WHERE w.shelf_no = ANY (shelves) AND w.tenant = in_tenant AND w.rows && numbers;
-    DELETE FROM passage_words w WHERE w.shelf_no = ANY (shelves) AND w.tenant = in_tenant AND cardinality(w.rows) = 0;
+    SELECT min(n), max(n) INTO low, high FROM unnest(numbers) AS n;
+    FOR list IN
+        SELECT w.shelf_no, w.term, w.first, w.width, u.rows FROM passage_words w
+        CROSS JOIN LATERAL unpack_rows(w.rows, w.first, w.width) AS u (rows)
+        WHERE w.shelf_no = ANY (shelves) AND w.tenant = in_tenant AND w.first <= high
+          AND (unpack_rows(substring(w.rows FROM octet_length(w.rows) - w.width + 1), w.first, w.width))[1] >= low AND u.rows && numbers
+    LOOP
+        DELETE FROM passage_words w WHERE w.shelf_no = list.shelf_no AND w.term = list.term AND w.first = list.first
+            AND w.tenant = in_tenant AND list.rows <@ numbers;
+        UPDATE passage_words w SET rows = pack_rows(ARRAY(SELECT r FROM unnest(list.rows) AS r WHERE r <> ALL (numbers)),
+                                                    w.first, w.width)
+        WHERE w.shelf_no = list.shelf_no AND w.term = list.term AND w.first = list.first AND w.tenant = in_tenant;
+    END LOOP;
     RETURN dropped;
 END $$;
 
--- Remove shelves that are empty and lead nowhere: those of a user, and those of streams.
+-- Remove shelves that are empty: those of users, and those of streams.
 CREATE FUNCTION drop_shelves(in_tenant text, in_users text[], in_streams bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    DELETE FROM passage_shelves s WHERE s.tenant = in_tenant AND s.stream_no = ANY (in_streams) AND s.stream_no <> 0
-        AND s.size = 0 AND NOT EXISTS (
-            SELECT FROM passages p JOIN passage_shelves t USING (shelf_no)
-            WHERE p.stream_no = s.stream_no AND p.tenant = in_tenant AND t.user_name = s.user_name AND t.role = s.role
-              AND t.kind = s.kind AND t.requires = s.requires);
+    DELETE FROM passage_shelves WHERE tenant = in_tenant AND stream_no = ANY (in_streams) AND stream_no <> 0 AND size = 0;
     DELETE FROM passage_shelves WHERE tenant = in_tenant AND user_name = ANY (in_users) AND stream_no = 0 AND size = 0;
 END $$;
 
@@ -215,9 +252,10 @@ BEGIN
         SELECT s.shelf_no INTO shelf FROM passage_shelves s WHERE s.tenant = in_tenant AND s.user_name = item.user_name
             AND s.stream_no = CASE WHEN item.now_taken THEN 0 ELSE in_stream END AND s.role = item.role
             AND s.kind = item.kind AND s.requires = item.requires;
-        INSERT INTO passages (stream_no, seq, part, shelf_no, time_us, place, start, tenant, speaker, frame, handle, text)
+        INSERT INTO passages (
+            stream_no, seq, part, shelf_no, time_us, place, start, tenant, speaker, frame, handle, text, is_taken)
         VALUES (in_stream, item.seq, item.part, shelf, item.time_us, item.place, item.start, in_tenant, item.speaker,
-                item.frame, item.handle, item.text) RETURNING row_no INTO number;
+                item.frame, item.handle, item.text, item.now_taken) RETURNING row_no INTO number;
         IF item.now_taken THEN
             w_term := w_term || item.terms;
             w_row := w_row || array_fill(number, ARRAY[cardinality(item.terms)]);
@@ -323,7 +361,7 @@ BEGIN
     LOOP
         target := lock_shelf(in_tenant, moved.user_name, 0, moved.role, moved.kind, moved.requires);
         new_no := ARRAY(SELECT nextval('passage_rows')::integer FROM generate_subscripts(moved.rows, 1));
-        UPDATE passages p SET row_no = n.new, shelf_no = target FROM unnest(moved.rows, new_no) AS n (old, new)
+        UPDATE passages p SET row_no = n.new, shelf_no = target, is_taken = true FROM unnest(moved.rows, new_no) AS n (old, new)
         WHERE p.row_no = n.old AND p.tenant = in_tenant;
         UPDATE passage_vectors v SET row_no = n.new FROM unnest(moved.rows, new_no) AS n (old, new)
         WHERE v.row_no = n.old AND v.tenant = in_tenant;
@@ -335,6 +373,7 @@ BEGIN
         UPDATE passage_shelves SET size = size + CASE WHEN shelf_no = target THEN 1 ELSE -1 END * cardinality(moved.rows)
         WHERE shelf_no IN (target, moved.shelf_no);
     END LOOP;
+    PERFORM drop_shelves(in_tenant, '{}', ARRAY[number]);
     RETURN total;
 END $$;
 
@@ -425,7 +464,7 @@ DO $$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['passage_shelves', 'passages', 'passage_words', 'passage_drafts', 'passage_marks',
+    FOREACH name IN ARRAY ARRAY['passage_shelves', 'passages', 'passages_taken', 'passages_draft', 'passage_words', 'passage_drafts', 'passage_marks',
                                 'passage_vectors', 'deliveries'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
