@@ -213,6 +213,13 @@ def test_terms_for_a_second_search_are_rare_words_of_the_best_passages() -> None
     assert hopped[1].score > plain[1].score
 
 
+def test_a_reason_names_words_that_nobody_asked_for_as_such() -> None:
+    question = ask("Who is the second contact?")
+    first, other = passage("Allegra is the second contact."), passage("Allegra plays chess.", session="tuesday")
+    ranked = score_passages(question, [first, other], {}, 60, hop_terms=passage_terms("Allegra"))
+    assert [each.reason for each in ranked] == ["has second, contact", "shares allegra with the best passages"]
+
+
 def test_neighbours_are_spans_without_overlaps() -> None:
     ranked = rank(ask("tea"), *(passage("tea", place) for place in (5, 8, 90)), passage("tea", 1, session="b"))
     stream, other = passage("", session="monday").scope.stream, passage("", session="b").scope.stream
