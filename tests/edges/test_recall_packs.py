@@ -465,6 +465,14 @@ def test_wrong_arguments_get_an_answer_for_the_model(home: Home, arguments: dict
     assert run(home.session("s", "Hello."), **arguments) == error
 
 
+def test_what_fits_the_question_too_little_is_not_said_to_lack_room(home: Home) -> None:
+    weak = (f"Question {number}, about hotels." for number in range(20))
+    home.end(home.session("monday", "The door code of the flat is 7782.", "Noted.", *weak))
+    answer = run(home.session("tuesday", "Hello."), query="door code of the flat")
+    assert "7782" in answer and answer.count("about hotels") < 20
+    assert "did not fit" not in answer
+
+
 def test_an_answer_is_bounded_and_is_not_recalled_itself(home: Home) -> None:
     home.end(home.session("monday", *(f"The zebra {number} ran. " + "It ran far. " * 30 for number in range(40))))
     session = home.session("tuesday", "Hello.")

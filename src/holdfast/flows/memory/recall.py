@@ -100,8 +100,9 @@ def recall(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
 def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
     ranked = yield from rank_passages(engine, request)
     least = request.least_share * ranked[0].score if ranked else 0.0
+    good = [one for one in ranked if one.score >= least]
     chosen = choose_passages(
-        [one for one in ranked if one.score >= least],
+        good,
         request.budget,
         functools.partial(line_tokens, engine),
         heading=lambda _: HEADING_TOKENS,
@@ -116,7 +117,7 @@ def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnsw
         passages=recalled,
         tokens=sum(one.tokens for one in recalled),
         candidates=len(ranked),
-        left_out=len(ranked) - len(recalled),
+        left_out=len(good) - len(recalled),
     )
 
 
