@@ -80,6 +80,15 @@ def test_a_search_finds_the_words_of_one_user(cli: CommandRunner) -> None:
     assert "The memory of the user 'eve' has nothing" in cli("memory", "search", "lamp", "--user", "eve").out
 
 
+def test_an_empty_memory_says_what_waits_for_it(cli: CommandRunner) -> None:
+    """Who forgot to run a worker learns of it."""
+    hint = "1 conversation waits for long-term memory: `holdfast worker` delivers.\n"
+    assert cli("memory", "search", "lamp", "--user", "eve").err == hint
+    assert cli("memory", "known", "eve").err == hint
+    cli("worker", "--once")
+    assert cli("memory", "search", "lamp", "--user", "eve").err == cli("memory", "known", "eve").err == ""
+
+
 def test_a_search_can_be_narrowed(cli: CommandRunner) -> None:
     fine = ("lamp chair", "--user", "ada")
     assert {LAMP, CHAIR} <= {*found_texts(cli, *fine)}

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -466,6 +467,44 @@ def test_a_worker_refuses_what_makes_no_sense(options: dict[str, Any]) -> None:
     engine, _ = open_engine()
     with engine, pytest.raises(holdfast.errors.InvalidInput):
         engine.worker(**options)
+
+
+def test_a_pause_of_nothing_is_named_as_such() -> None:
+    engine, _ = open_engine()
+    with engine, pytest.raises(holdfast.errors.InvalidArgument, match="0 is not a number of seconds above 0"):
+        engine.worker(every_s=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [
+        ({"roles": "user"}, "roles"),
+        ({"roles": ["users"]}, "roles"),
+        ({"sessions": "monday"}, "sessions"),
+        ({"since": datetime(2026, 2, 1)}, "since"),  # noqa: DTZ001 - the mistake
+        ({"since": datetime(2026, 2, 1, tzinfo=UTC), "until": datetime(2026, 1, 1, tzinfo=UTC)}, "until"),
+    ],
+)
+def test_a_wrong_range_names_its_argument(options: dict[str, Any], argument: str) -> None:
+    engine, _ = open_engine()
+    with engine, pytest.raises(holdfast.errors.InvalidArgument, match=f"`{argument}`"):
+        engine.memory.recall("lamp", user="ada", **options)
+
+
+def test_only_a_session_of_this_tenant_is_forgotten_by_its_scope() -> None:
+    engine, _ = open_engine()
+    with engine:
+        scope = engine.session("s", create=True).scope
+        with pytest.raises(holdfast.errors.InvalidArgument, match="`session`: 'monday' is not a"):
+            engine.memory.forget(session="monday")  # type: ignore[arg-type]
+        with pytest.raises(holdfast.errors.SessionNotFound):
+            engine.memory.forget(session=msgspec.structs.replace(scope, tenant="other"))
+
+
+def test_a_session_with_a_memory_has_one_user() -> None:
+    engine, _ = open_engine()
+    with engine, pytest.raises(holdfast.errors.InvalidArgument, match="its user_id is 'bo', but the user is 'ada'"):
+        engine.session("s", user="ada", identity=Identity(user_id="bo"), memory=True, create=True)
 
 
 class PlainStore:

@@ -11,6 +11,7 @@ import holdfast
 from holdfast import Engine, Fact, Identity, Policy, Usage
 from holdfast.errors import MemoryFailed
 from holdfast.flows.memory.lessons import learn
+from holdfast.text.detect.detector import RuleDetector
 from holdfast.types import MessageSpan, MeteredAnswer, ModelUse, Observation, Proposal
 from tests.edges.engines import ManualClock
 from tests.edges.fact_engines import values_by_key
@@ -228,6 +229,30 @@ def test_an_observed_message_is_not_read_again() -> None:
         session = engine.create_session("s", user="ada")
         (asked,) = session.observe("My address is 4 Fir Road.").proposals
         session.facts.decline(asked.id)
+        session.end()
+        assert learn_all(engine) == 0
+
+
+def test_what_was_asked_and_never_decided_is_learned() -> None:
+    """A program that observes messages remembers no less than one that records them."""
+    engine, _ = open_engine()
+    with engine:
+        session = engine.create_session("s", user="ada")
+        (asked,) = session.observe("My address is 4 Fir Road.").proposals
+        assert asked.outcome == "asked"
+        session.end()
+        assert learn_all(engine) == 1
+        assert values_by_key(engine.ledger(user="ada").items()) == {"address": "4 Fir Road"}
+
+
+def test_the_proposals_of_another_detector_wait_for_a_decision() -> None:
+    class CarefulDetector(RuleDetector):
+        name = "careful"
+
+    engine, _ = open_engine(detector=CarefulDetector())
+    with engine:
+        session = engine.create_session("s", user="ada")
+        session.observe("My address is 4 Fir Road.")
         session.end()
         assert learn_all(engine) == 0
 

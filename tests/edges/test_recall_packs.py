@@ -465,6 +465,15 @@ def test_wrong_arguments_get_an_answer_for_the_model(home: Home, arguments: dict
     assert run(home.session("s", "Hello."), **arguments) == error
 
 
+def test_what_fits_the_question_too_little_is_not_said_to_lack_room(home: Home) -> None:
+    weak = (f"Question {number}, about hotels." for number in range(20))
+    home.end(home.session("monday", "The door code of the flat is 7782.", "Noted.", *weak))
+    answer = run(home.session("tuesday", "Hello."), query="door code of the flat")
+    assert "7782" in answer
+    assert answer.count("about hotels") < 20
+    assert "did not fit" not in answer
+
+
 def test_an_answer_is_bounded_and_is_not_recalled_itself(home: Home) -> None:
     home.end(home.session("monday", *(f"The zebra {number} ran. " + "It ran far. " * 30 for number in range(40))))
     session = home.session("tuesday", "Hello.")
@@ -524,7 +533,7 @@ def test_a_piece_in_the_semantic_tier_is_found_by_a_query_and_comes_back_by_one(
     assert (back.id, back.residency) == (handles[0], "resident")
     assert recalled(session.pack()) == ""
     for wrong in ({}, {"handle": handles[0], "query": "harbour"}):
-        with pytest.raises(errors.InvalidArgument, match="pass a handle, or a query"):
+        with pytest.raises(errors.InvalidArgument, match="pass either a handle, or a query"):
             session.handles.page_in(**wrong)
 
 

@@ -213,6 +213,13 @@ def test_terms_for_a_second_search_are_rare_words_of_the_best_passages() -> None
     assert hopped[1].score > plain[1].score
 
 
+def test_a_reason_names_words_that_nobody_asked_for_as_such() -> None:
+    question = ask("Who is the second contact?")
+    first, other = passage("Allegra is the second contact."), passage("Allegra plays chess.", session="tuesday")
+    ranked = score_passages(question, [first, other], {}, 60, hop_terms=passage_terms("Allegra"))
+    assert [each.reason for each in ranked] == ["has second, contact", "shares allegra with the best passages"]
+
+
 def test_neighbours_are_spans_without_overlaps() -> None:
     ranked = rank(ask("tea"), *(passage("tea", place) for place in (5, 8, 90)), passage("tea", 1, session="b"))
     stream, other = passage("", session="monday").scope.stream, passage("", session="b").scope.stream
@@ -255,7 +262,8 @@ def test_the_budget_is_never_exceeded(
     spent = sum(measure(item.passage) for item in chosen) + heading * len({item.passage.scope for item in chosen})
     assert spent <= max(budget, 0)
     if not asks:
-        assert sum(measure(item.passage) for item in chosen if item.passage.role != "user") <= max(budget, 0) / 4
+        theirs = [measure(item.passage) for item in chosen if item.passage.role != "user"]
+        assert sum(theirs) <= max(budget, 0) / 4 or (len(theirs) == 1 and theirs[0] <= budget / 2)
     assert [ranked.index(item) for item in chosen] == sorted(ranked.index(item) for item in chosen)
 
 
@@ -265,15 +273,22 @@ def test_a_passage_that_does_not_fit_is_skipped() -> None:
     assert [item.passage.place for item in chosen] == [10, 20]
 
 
+def test_the_best_passage_may_take_half_whoever_said_it() -> None:
+    best, other = passage("violin " * 5, role="tool"), passage("violin " * 5, role="assistant")
+    ranked = [PassageScore(each, score) for each, score in ((best, 2.0), (other, 1.0), (passage("harbour"), 0.5))]
+    assert [item.score for item in choose_passages(ranked, 70, measure)] == [2.0, 0.5]
+    assert [item.score for item in choose_passages(ranked, 69, measure)] == [0.5]
+
+
 def test_a_situation_is_no_text_of_the_assistant() -> None:
     situation = Passage(
         scope=Scope("shop", "agent", "x"), seq=1, role="assistant", kind="situation", time_us=NOW_US, text="y" * 40
     )
     reply = passage("z" * 40, role="assistant")
-    ranked = [PassageScore(reply, 2.0), PassageScore(situation, 1.0)]
-    assert [item.passage for item in choose_passages(ranked, 100, measure)] == [situation]
+    ranked = [PassageScore(passage("first"), 3.0), PassageScore(reply, 2.0), PassageScore(situation, 1.0)]
+    assert [item.passage for item in choose_passages(ranked, 100, measure)][1:] == [situation]
     everything = choose_passages(ranked, 100, measure, asks_assistant=True)
-    assert [item.passage for item in everything] == [reply, situation]
+    assert [item.passage for item in everything][1:] == [reply, situation]
 
 
 HOSTILE = [

@@ -141,17 +141,28 @@ def search(
         answer = engine.memory.recall(
             query, user=user, budget=budget, sessions=list(sessions), since=since, until=until
         )
+        waiting = 0 if answer.passages else len(engine.memory.backlog().waiting)
     if settings.json:
         print_json(documents.to_plain(answer))
         return
     _print_failure(answer.error)
     if not answer.passages:
         print_line(escape(f"The memory of the user {user!r} has nothing for this query."))
+        _print_waiting(waiting)
         return
     _print_passages(answer.passages)
     if answer.left_out:
         print_line(
             StyledText(f"… {answer.left_out:,} more did not fit. A larger --budget shows more.", "dim"), error=True
+        )
+
+
+def _print_waiting(count: int) -> None:
+    """Say that memory may be empty because no worker ran."""
+    if count:
+        waits = "conversation waits" if count == 1 else "conversations wait"
+        print_line(
+            StyledText(f"{count:,} {waits} for long-term memory: `holdfast worker` delivers.", "dim"), error=True
         )
 
 
@@ -189,6 +200,7 @@ def known(settings: Settings, user: str, budget: int) -> None:
     with settings.open() as engine:
         knowledge = engine.memory.bootstrap(user=user, budget=budget)
         totals = engine.memory.totals(user=user)
+        waiting = 0 if totals.passages else len(engine.memory.backlog().waiting)
     if settings.json:
         print_json({**documents.to_plain(knowledge), "totals": documents.to_plain(totals)})
         return
@@ -212,6 +224,7 @@ def known(settings: Settings, user: str, budget: int) -> None:
         _print_passages(knowledge.passages)
         print_line("")
     print_line(_describe_totals(user, knowledge, totals, now_us))
+    _print_waiting(waiting)
 
 
 def _describe_totals(

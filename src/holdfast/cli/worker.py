@@ -52,7 +52,7 @@ def worker(
     """Deliver ended conversations to the memory in the store.
 
     It learns facts of users from them, too. Several workers share the work. SIGTERM and Ctrl-C end it after the entry that
-    it is at. A memory of your own needs a worker in your program: `with engine.worker():`.
+    it is at. A memory, an extractor or an embedder of your own needs a worker in your program: `with engine.worker():`.
     """
     with settings.open(principal=principal, policy=policy) as engine:
         runner = engine.worker(every_s=every, limit=limit)

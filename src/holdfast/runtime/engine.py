@@ -319,6 +319,12 @@ def add_user(engine: EngineContext, user: str | None, options: SessionOptions) -
         completed["identity"] = Identity(user_id=user, user_name=user)
     elif isinstance(identity, Identity) and not identity.user_id:
         completed["identity"] = msgspec.structs.replace(identity, user_id=user)
+    elif isinstance(identity, Identity) and identity.user_id != user and completed.get("memory") is True:
+        reason = (
+            f"its user_id is {describe_value(identity.user_id)}, but the user is {describe_value(user)}; "
+            "a session with a memory has the memory and the facts of one user"
+        )
+        raise InvalidArgument(argument="identity", reason=reason)
     ledgers = tuple(completed.get("ledgers", ()))
     completed["ledgers"] = ledgers if user_ledger in ledgers else (user_ledger, *ledgers)
     return completed

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import HoldfastError, InvalidNumber, StoreClosed, describe_value
+from holdfast.errors import HoldfastError, InvalidArgument, StoreClosed, describe_value
 
 MAX_PAUSE_S = 10**6
 
@@ -14,7 +14,8 @@ MAX_PAUSE_S = 10**6
 def check_pause(every_s: object) -> float:
     """Check the seconds between two sweeps."""
     if type(every_s) not in (int, float) or not 0 < every_s <= MAX_PAUSE_S:  # type: ignore[operator]
-        raise InvalidNumber(what="every_s", value=describe_value(every_s), low=0, high=MAX_PAUSE_S)
+        reason = f"{describe_value(every_s)} is not a number of seconds above 0 and up to {MAX_PAUSE_S}"
+        raise InvalidArgument(argument="every_s", reason=reason)
     return float(every_s)  # type: ignore[arg-type]
 
 

@@ -226,7 +226,7 @@ def page_in(
     """Show a piece whole again, exactly as it was recorded: this one, or the one in the semantic tier that fits a query
     best."""
     if (handle is None) == (query is None):
-        raise InvalidArgument(argument="handle", reason="pass a handle, or a query that finds one")
+        raise InvalidArgument(argument="handle", reason="pass either a handle, or a query that finds one")
     if handle is None:
         handle = yield from _find_by_query(context, codec.check_text("the query", query))
     return (yield from _move(context, handle, "resident", "durable", key))

@@ -21,6 +21,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import upcast
+from holdfast.core.facts.proposals import proposal_id
 from holdfast.errors import MemoryFailed, VersionConflict
 from holdfast.flows import effects
 from holdfast.flows.context import (
@@ -39,7 +40,7 @@ from holdfast.flows.sessions.model_uses import take_answer
 from holdfast.model import limits
 from holdfast.model.facts.commands import AssertFact, LedgerCommand
 from holdfast.model.facts.detection import Observation, Proposal, Utterance
-from holdfast.model.facts.events import FactAsserted, FactsProposed
+from holdfast.model.facts.events import FactAsserted, FactsProposed, ProposalDecided
 from holdfast.model.facts.fact import Fact, fact_seq
 from holdfast.model.facts.outcomes import ObservedProposal
 from holdfast.model.log import StoredEvent
@@ -125,16 +126,28 @@ def _name_of(identity: Identity) -> str:
 
 
 def _find_observed(offload: Offload) -> Flow[set[int]]:
-    """The messages that a detector has read before: what it proposed was applied, asked or declined then."""
+    """The messages that a detector has read, and whose proposals were applied or decided.
+
+    What the rules only asked, and nobody decided until the conversation ended, is read again: else a program that
+    observes messages would remember less than one that only records them. The proposals of another detector wait for
+    the program that chose it."""
+    from holdfast.text.detect.detector import RuleDetector  # noqa: PLC0415 - loaded only when it is used
+
     observed: set[int] = set()
+    decided: set[str] = set()
     before: int | None = None
-    while page := (
-        yield from effects.read_back(offload.scope.stream, before, limits.READ_EVENTS, (FactsProposed.name,))
-    ):
+    kinds = (FactsProposed.name, ProposalDecided.name)
+    while page := (yield from effects.read_back(offload.scope.stream, before, limits.READ_EVENTS, kinds)):
         before = page[-1].seq
-        for event in map(upcast.decode_event, page):
-            if isinstance(event, FactsProposed) and not _is_merge(event):
-                observed.add(event.message)
+        for stored in page:  # the newest first: a decision comes before its proposal
+            event = upcast.decode_event(stored)
+            if isinstance(event, ProposalDecided):
+                decided.add(event.proposal)
+            elif isinstance(event, FactsProposed) and not _is_merge(event):
+                waiting = {proposal_id(stored.seq, at) for at in range(len(event.proposals))}
+                took_effect = any(each.outcome in ("applied", "claimed") for each in event.settled)
+                if event.detector != RuleDetector.name or took_effect or waiting & decided:
+                    observed.add(event.message)
         if before <= offload.first:  # a proposal comes after its message
             break
     return observed

@@ -100,8 +100,9 @@ def recall(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
 def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnswer]:
     ranked = yield from rank_passages(engine, request)
     least = request.least_share * ranked[0].score if ranked else 0.0
+    good = [one for one in ranked if one.score >= least]
     chosen = choose_passages(
-        [one for one in ranked if one.score >= least],
+        good,
         request.budget,
         functools.partial(line_tokens, engine),
         heading=lambda _: HEADING_TOKENS,
@@ -116,7 +117,7 @@ def _ask_index(engine: EngineContext, request: RecallRequest) -> Flow[MemoryAnsw
         passages=recalled,
         tokens=sum(one.tokens for one in recalled),
         candidates=len(ranked),
-        left_out=len(ranked) - len(recalled),
+        left_out=len(good) - len(recalled),
     )
 
 
@@ -331,14 +332,17 @@ def check_reader(engine: EngineContext, user: object, identity: Identity | None)
 def check_range(
     sessions: Sequence[str], since_us: int | None, until_us: int | None, roles: Sequence[Role]
 ) -> MemoryRange:
-    if type(sessions) not in (list, tuple) or type(roles) not in (list, tuple):
-        raise InvalidArgument(argument="sessions", reason="pass the names of sessions, and the roles, as lists")
+    for name, value in (("sessions", sessions), ("roles", roles)):
+        if type(value) not in (list, tuple):
+            raise InvalidArgument(argument=name, reason=f"{describe_value(value)} is not a list")
+    if since_us is not None and until_us is not None and since_us > until_us:
+        raise InvalidArgument(argument="until", reason="it is before `since`")
     check_size("the range", len(sessions), "sessions", "SEARCH_WORDS", "Name fewer.")
     return MemoryRange(
         sessions=tuple(check_name("session", each) for each in sessions),
         since_us=since_us,
         until_us=until_us,
-        roles=tuple(check_choice("role", each, get_args(Role)) for each in roles),
+        roles=tuple(check_choice("roles", each, get_args(Role)) for each in roles),
     )
 
 

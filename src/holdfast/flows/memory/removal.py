@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from holdfast.core.sessions.decide import session_not_found
 from holdfast.errors import InvalidArgument, MemoryFailed, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext
@@ -27,6 +28,11 @@ def forget(engine: EngineContext, *, user: str | None = None, scope: Scope | Non
     """Forget all of a user, or all of a session."""
     if (user is None) == (scope is None):
         raise InvalidArgument(argument="user", reason="name either a user or a session")
+    if scope is not None and type(scope) is not Scope:
+        reason = f"{describe_value(scope)} is not a holdfast.types.Scope: pass the scope of a session"
+        raise InvalidArgument(argument="session", reason=reason)
+    if scope is not None and scope.tenant != engine.tenant:
+        raise session_not_found(scope)
     subject = MemorySubject(tenant=engine.tenant, user="" if user is None else check_name("user", user), scope=scope)
     yield from _drop_waiting(engine, subject)
     outside = (yield from _forget_outside(engine, subject)) if engine.memory is not None else None

@@ -425,8 +425,10 @@ def to_time_us(what: str, at: object) -> int | None:
     """A time in microseconds since the epoch; None for None. A time without a zone is refused."""
     if at is None:
         return None
-    if not isinstance(at, datetime) or at.utcoffset() is None:
+    if not isinstance(at, datetime):
         raise InvalidArgument(argument=what, reason=f"{describe_value(at)} is not a datetime with a time zone")
+    if at.utcoffset() is None:
+        raise InvalidArgument(argument=what, reason="it has no time zone; pass one, such as tzinfo=datetime.UTC")
     return check_whole(what, (at - _EPOCH) // timedelta(microseconds=1))
 
 

@@ -1,7 +1,8 @@
 """Which passages a budget has room for.
 
 Laws: the budget is never exceeded. Better passages come first; one that does not fit is skipped, and a smaller one behind
-it may still fit. What the assistant and tools said takes at most a quarter, unless the question asks for it.
+it may still fit. What the assistant and tools said takes at most a quarter, unless the question asks for it. If the best
+passage of all is theirs, it may take half: a small budget is not filled with what fits less.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from holdfast.text.recall.scores import PassageScore
 
 ASSISTANT_SHARE = 4
 """What the assistant and tools said takes at most one part of so many of the budget."""
+BEST_SHARE = 2
+"""The best passage of all takes at most one part of so many, whoever said it."""
 _TOKEN_CHARS = 12
 """No token of a passage has more characters, on the average."""
 
@@ -38,7 +41,8 @@ def choose_passages(
             continue
         tokens = cost(passage) + (0 if passage.scope in shown else heading(passage))
         is_user = passage.role == "user" or passage.kind != "message"
-        if tokens > left or (not is_user and tokens > assistant_left):
+        most = max(assistant_left, budget // BEST_SHARE) if item is ranked[0] else assistant_left
+        if tokens > left or (not is_user and tokens > most):
             continue
         left -= tokens
         assistant_left -= 0 if is_user else tokens

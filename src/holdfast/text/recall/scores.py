@@ -57,6 +57,8 @@ class PassageScore(NamedTuple):
     score: float
     words: tuple[str, ...] = ()
     """Its own words that the question asks for."""
+    hops: tuple[str, ...] = ()
+    """Its own words that the second search looked for: the best passages brought them up."""
     near: float = 0.0
     """What the words of its neighbours count for."""
     is_by_subject: bool = False
@@ -70,6 +72,8 @@ class PassageScore(NamedTuple):
     def reason(self) -> str:
         """Why it was recalled, in words."""
         parts = [f"has {', '.join(self.words)}"] if self.words else []
+        if self.hops and not self.words:
+            parts.append(f"shares {', '.join(self.hops)} with the best passages")
         if self.near > 0:
             parts.append("is near a match")
         if self.is_by_subject:
@@ -95,6 +99,7 @@ class _WordMatch(NamedTuple):
     weights: dict[str, float]
     """The share of the question's mass that each term gives."""
     words: tuple[str, ...]
+    hops: tuple[str, ...]
 
 
 def score_passages(
@@ -123,7 +128,9 @@ def score_passages(
         score = sum(match.weights.values()) + closeness[index] + near[index]
         score += SPEAKER_WEIGHT * by_subject + DAYS_WEIGHT * days + OPENING_WEIGHT * (passage.place == 1)
         cosine = similarities.get(keys[index]) if similarities else None
-        scores.append(PassageScore(passage, round(score, 9), match.words, near[index], by_subject, days, cosine))
+        scores.append(
+            PassageScore(passage, round(score, 9), match.words, match.hops, near[index], by_subject, days, cosine)
+        )
     order = sorted(range(len(passages)), key=lambda index: (-scores[index].score, -passages[index].time_us, index))
     return [scores[index] for index in order]
 
@@ -185,10 +192,11 @@ def _match_words(
     hits = _WordHits(find_hit)
     mean = sum(map(len, texts)) / len(texts) if texts else 1.0
     owns = ({word: hit for word in text if (hit := hits[word]) is not None} for text in texts)
-    return [
+    matches = [
         _weigh_words(text, own, shares, mean or 1.0) if own else _NO_MATCH
         for text, own in zip(texts, owns, strict=True)
     ]
+    return [_set_hops_apart(match, hits, hops) for match in matches] if hops else matches
 
 
 class _WordHits(dict[str, "_WordHit | None"]):
@@ -202,7 +210,7 @@ class _WordHits(dict[str, "_WordHit | None"]):
         return hit
 
 
-_NO_MATCH = _WordMatch({}, ())
+_NO_MATCH = _WordMatch({}, (), ())
 
 
 def _weigh_words(text: list[str], own: Mapping[str, _WordHit], shares: Mapping[str, float], mean: float) -> _WordMatch:
@@ -212,7 +220,14 @@ def _weigh_words(text: list[str], own: Mapping[str, _WordHit], shares: Mapping[s
         times[term] = times.get(term, 0.0) + weight * text.count(word)
     length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * len(text) / mean)
     weights = {term: shares[term] * often * (_SATURATION + 1) / (often + length) for term, often in times.items()}
-    return _WordMatch(weights, tuple(own))
+    return _WordMatch(weights, tuple(own), ())
+
+
+def _set_hops_apart(match: _WordMatch, hits: Mapping[str, _WordHit | None], hops: Mapping[str, float]) -> _WordMatch:
+    """The words of a question are a reason of their own: nobody asked for those of the second search."""
+    of_hop = {word for word in match.words if (hit := hits[word]) is not None and hit.term in hops}
+    own = tuple(word for word in match.words if word not in of_hop)
+    return _WordMatch(match.weights, own, tuple(word for word in match.words if word in of_hop))
 
 
 def _scale_similarities(keys: Sequence[PassageKey], similarities: Mapping[PassageKey, float]) -> list[float]:
