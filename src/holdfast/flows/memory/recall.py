@@ -40,7 +40,7 @@ from holdfast.model.memory.passages import (
     VectorQuery,
 )
 from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, MemoryReader, RecalledPassage
-from holdfast.model.names import check_choice, check_name, check_size, check_whole
+from holdfast.model.names import DEFAULT_ACTOR, check_choice, check_name, check_size, check_whole
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.state import SessionState
 from holdfast.text.recall.choice import choose_passages
@@ -224,11 +224,19 @@ def build_recalled(passage: Passage, tokens: int, score: float, reason: str) -> 
 
 
 def name_passage(passage: Passage) -> str:
-    """The name of a passage in a manifest: its session, the seq of its message, and its part if there are several."""
+    """The name of a passage in a manifest: its session, the seq of its message, and its part if there are several. Before
+    them its actor, if it is not the usual one."""
     scope = passage.scope
-    session = "/".join((scope.session, scope.thread) if scope.thread else (scope.session,))
+    actor = "" if scope.actor == DEFAULT_ACTOR else f"@{_escape_name(scope.actor)}/"
+    session = "/".join(map(_escape_name, filter(None, (scope.session, scope.thread))))
     part = f".{passage.part}" if passage.part else ""
-    return f"{session}/m{passage.seq}{part}"
+    return f"{actor}{session}/m{passage.seq}{part}"
+
+
+def _escape_name(name: str) -> str:
+    """A name without slashes, and without a first `@`: no two scopes give the same."""
+    name = name.replace("%", "%25").replace("/", "%2F")
+    return f"%40{name[1:]}" if name.startswith("@") else name
 
 
 # A memory of the caller
