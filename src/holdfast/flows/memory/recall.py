@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeVar, get_args
 import msgspec
 
 from holdfast import codec
+from holdfast.core.memory.recalled import check_recalled
 from holdfast.core.sessions.layers import check_identity
-from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed, describe_value
+from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, load_session
 from holdfast.flows.effects import Flow
@@ -269,14 +270,14 @@ def _describe_error(error: BaseException) -> str:
 def fit_answer(engine: EngineContext, query: str, budget: int, passages: object) -> MemoryAnswer:
     """The answer of a foreign memory, checked, and cut to its budget whatever it promised."""
     name = "" if engine.memory is None else engine.memory.name
-    if not isinstance(passages, Sequence) or not all(type(one) is RecalledPassage for one in passages):
-        reason = f"it returned {describe_value(passages)}, not a list of holdfast.types.RecalledPassage"
-        raise MemoryFailed(memory=name, operation="recall", reason=reason)
+    try:
+        checked = check_recalled(passages)
+    except Exception as error:
+        raise MemoryFailed(memory=name, operation="recall", reason=_describe_error(error)) from error
     chosen: list[RecalledPassage] = []
     names: set[str] = set()
     used = 0
-    for one in passages:
-        codec.check_text("a recalled passage", one.text)
+    for one in checked:
         tokens = engine.counter.count(f"{one.speaker or one.role}: {one.text}\n")
         if one.id not in names and one.text.strip() and used + tokens <= budget:
             names.add(one.id)
@@ -287,8 +288,8 @@ def fit_answer(engine: EngineContext, query: str, budget: int, passages: object)
         budget=budget,
         passages=tuple(chosen),
         tokens=used,
-        candidates=len(passages),
-        left_out=len(passages) - len(chosen),
+        candidates=len(checked),
+        left_out=len(checked) - len(chosen),
         engine=name,
     )
 
