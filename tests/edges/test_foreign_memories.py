@@ -42,6 +42,7 @@ class BrokenList(list[Any]):
         raise RuntimeError("broken")
 
 
+RIGHT: dict[str, Any] = {"id": "a", "text": "A lion.", "stream": OWN}
 WRONG_VALUES: dict[str, tuple[Any, ...]] = {
     "id": (5, None, [], "\ud800", "i" * 100_000),
     "text": (5, None, b"x", "\ud800"),
@@ -60,11 +61,7 @@ WRONG_VALUES: dict[str, tuple[Any, ...]] = {
 }
 ANSWERS: list[Any] = [
     *(None, "abc", {}, 5, BrokenList([1]), [3]),
-    *(
-        [RecalledPassage(**({"id": "a", "text": "A lion.", "stream": OWN} | {name: value}))]
-        for name, values in WRONG_VALUES.items()
-        for value in values
-    ),
+    *([RecalledPassage(**(RIGHT | {name: value}))] for name, values in WRONG_VALUES.items() for value in values),
 ]
 
 
