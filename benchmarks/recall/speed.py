@@ -140,7 +140,14 @@ def sqlite_bytes(path: Path) -> int:
 def postgres_bytes(url: str) -> int:
     """What passages take on a server after a vacuum, all indexes included."""
     with psycopg.connect(parse_address(url).info, autocommit=True) as connection:
-        tables = ("passages_taken", "passages_draft", "passage_words", "passage_drafts", "passage_shelves", "passage_marks")
+        tables = (
+            "passages_taken",
+            "passages_draft",
+            "passage_words",
+            "passage_drafts",
+            "passage_shelves",
+            "passage_marks",
+        )
         for table in tables:
             connection.execute(f"VACUUM {table}".encode())
         found = connection.execute(

@@ -31,8 +31,8 @@ from holdfast.cli.output import (
 )
 from holdfast.cli.settings import Settings, common_options, complete_session_names, iterate_sessions, iterate_suspended
 from holdfast.model import limits
+from holdfast.model.names import DEFAULT_ACTOR
 from holdfast.ports import EventStore
-from holdfast.runtime.engine import DEFAULT_ACTOR
 from holdfast.runtime.maintenance import BLOB_FOLDER
 from holdfast.runtime.store_copy import copy as copy_store
 

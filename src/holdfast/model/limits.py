@@ -298,6 +298,8 @@ EMBED_PASSAGES = 64
 """Passages that are embedded at once."""
 MEMORY_TIMEOUT_S = 10
 """How long a pack waits for a memory of the caller. Then it is built without a recall."""
+RECALLED_NAME_CHARS = 2_000
+"""Characters of an id, a name or a reason in a passage of a memory of the caller."""
 DELIVERY_MESSAGES = 500
 """Messages in one part of a conversation for long-term memory."""
 DELIVERY_LEASE_S = 120

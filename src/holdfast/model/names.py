@@ -14,6 +14,8 @@ from holdfast.model import limits
 
 Choice = TypeVar("Choice", bound=str)
 StreamKind = Literal["session", "ledger"]
+DEFAULT_ACTOR = "main"
+"""The agent that a session belongs to if none is named."""
 _HASHED_NAME = re.compile(r".*~[0-9a-f]{64}", re.DOTALL)
 _HASH_CHARS = len("~") + 64
 _CONTROL_CHARS = frozenset(map(chr, [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029]))

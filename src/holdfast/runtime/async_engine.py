@@ -23,7 +23,7 @@ from holdfast.model import limits
 from holdfast.model.content import BlobRef
 from holdfast.model.frames.frames import Recovery, SuspendedFrame, SuspensionToken, SweepResult
 from holdfast.model.log import FeedPage, StoreTotals
-from holdfast.model.names import LedgerId, Scope, check_flag, check_name, check_options
+from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_flag, check_name, check_options
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message, Offload
@@ -38,7 +38,6 @@ from holdfast.runtime.async_watch import AsyncWatch
 from holdfast.runtime.async_worker import AsyncWorker
 from holdfast.runtime.bodies import split_chunk
 from holdfast.runtime.engine import (
-    DEFAULT_ACTOR,
     Blobs,
     Engine,
     add_user,

@@ -18,7 +18,7 @@ from holdfast.flows.frames import recovery, suspension
 from holdfast.flows.sessions import ingest, lifecycle
 from holdfast.model.content import BlobRef
 from holdfast.model.frames.frames import Recovery, SuspendedFrame, SuspensionToken
-from holdfast.model.names import LedgerId, Scope, check_flag, check_name, check_options
+from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_flag, check_name, check_options
 from holdfast.model.rows import LedgerRow, SessionRow
 from holdfast.model.sessions.layers import Identity
 from holdfast.ports import BlobStore, EventStore
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from holdfast.runtime.telemetry import Telemetry
 
 T = TypeVar("T")
-
-DEFAULT_ACTOR = "main"
 
 
 class Engine:

@@ -145,7 +145,7 @@ class _StoreCopier:
         """Copy what long-term memory has taken. Of a destroyed session, no event has these words any more."""
         source, target = find_index(self._source.store), find_index(self._target.store)
         if source is not None and target is not None:
-            copy_taken(source, target, (head.stream for head in _read_heads(self._source.store)))
+            copy_taken(self._target._drive, source, target, (head.stream for head in _read_heads(self._source.store)))
 
     # Streams
 

@@ -212,7 +212,7 @@ def import_(
             page = []
         if is_end or len(taken) == _PAGE:
             if index is not None:  # a store without an index has no long-term memory
-                put_taken(index, taken)
+                put_taken(drive, index, taken)
             taken = []
     return imported
 

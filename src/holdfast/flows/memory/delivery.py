@@ -10,10 +10,8 @@ Laws:
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
-from collections.abc import Callable
 
 import msgspec
 
@@ -27,14 +25,14 @@ from holdfast.errors import (
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
-from holdfast.flows.memory.histories import HistoryParts, read_identities
+from holdfast.flows.memory.histories import HistoryParts, give_part
+from holdfast.flows.memory.identities import read_identities
 from holdfast.flows.memory.index import index_stream, take_history
 from holdfast.flows.memory.lessons import learn
 from holdfast.flows.memory.removal import forget_again
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
 from holdfast.model.memory.deliveries import Delivery, DeliveryBacklog, DeliveryOutcome, DeliveryReport
-from holdfast.model.memory.recall import SessionHistory
 from holdfast.model.names import check_name, check_whole
 from holdfast.model.sessions.messages import Offload
 from holdfast.ports import Memory
@@ -185,22 +183,11 @@ def _take_inside(claim: Claim) -> Flow[None]:
 def _take_outside(claim: Claim, memory: Memory) -> Flow[None]:
     """Give a conversation to a memory of the caller, part by part."""
     engine, offload = claim.engine, claim.offload
-    parts = HistoryParts(engine, offload, (yield from read_identities(offload)))
+    parts = HistoryParts(engine, offload, (yield from read_identities(offload.scope.stream, offload.last)))
     while (part := (yield from parts.next_part())) is not None:
         if part.messages or part.situation or (part.is_last and part.part):
-            yield from _take_part(memory, part)
+            yield from give_part(memory, part)
             yield from claim.keep()
-
-
-def _take_part(memory: Memory, part: SessionHistory) -> Flow[None]:
-    take: Callable[[], object] = functools.partial(memory.take, part)
-    try:
-        answer = yield from effects.run_outside(take, timeout_s=limits.DELIVERY_TIMEOUT_S)
-    except Exception as error:
-        raise MemoryFailed(memory=memory.name, operation="take", reason=type(error).__name__) from error
-    if answer is not None:
-        reason = f"it returned {type(answer).__name__}; it must return None, and raise an error if it did not store it"
-        raise MemoryFailed(memory=memory.name, operation="take", reason=reason)
 
 
 # Failures

@@ -5,52 +5,21 @@ Law: where a part of a conversation begins and ends depends on the log alone, so
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable
 
-from holdfast.core import upcast
+from holdfast.errors import MemoryFailed
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
+from holdfast.flows.memory.identities import IdentityTimeline
 from holdfast.flows.memory.index import find_situation
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
 from holdfast.model.memory.recall import SessionHistory
-from holdfast.model.sessions.events import IdentityRefreshed, SessionCreated
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message, Offload
-
-
-class IdentityTimeline:
-    """Whose session it was, event by event."""
-
-    def __init__(self, changes: Sequence[tuple[int, Identity | None]]) -> None:
-        """`changes` have the seqs of the events that set an identity, in order; None for an erased one."""
-        self._seqs = [seq for seq, _ in changes]
-        self._identities = [identity for _, identity in changes]
-
-    @property
-    def first(self) -> Identity | None:
-        return self._identities[0] if self._identities else None
-
-    def find(self, seq: int) -> Identity | None:
-        """The identity at an event; None if it was erased."""
-        at = bisect.bisect_right(self._seqs, seq)
-        return self._identities[at - 1] if at else None
-
-
-def read_identities(offload: Offload) -> Flow[IdentityTimeline]:
-    """The identities of a session up to the end of a conversation."""
-    changes: list[tuple[int, Identity | None]] = []
-    before: int | None = offload.last + 1
-    types = (SessionCreated.name, IdentityRefreshed.name)
-    while page := (yield from effects.read_back(offload.scope.stream, before, limits.READ_EVENTS, types)):
-        before = page[-1].seq
-        for recorded in page:
-            event = upcast.decode_event(recorded)
-            known = event.identity if isinstance(event, SessionCreated | IdentityRefreshed) else None
-            changes.append((recorded.seq, known))
-    return IdentityTimeline(changes[::-1])
+from holdfast.ports import Memory
 
 
 def read_history_pages(engine: EngineContext, offload: Offload, after: int) -> Flow[list[Message]]:
@@ -60,9 +29,10 @@ def read_history_pages(engine: EngineContext, offload: Offload, after: int) -> F
     return (yield from lifecycle.history(engine, offload, after=after, limit=limits.DELIVERY_MESSAGES))
 
 
-def read_situation(offload: Offload) -> Flow[dict[str, str]]:
-    """What a conversation had come to, by field."""
-    return {name: text for name, (_, _, text) in (yield from find_situation(offload)).items()}
+def read_situation(offload: Offload, identities: IdentityTimeline, user: str) -> Flow[dict[str, str]]:
+    """What a conversation had come to, by field: what was written down while it was that of this user."""
+    fields = yield from find_situation(offload)
+    return {name: text for name, (seq, _, text) in fields.items() if identities.find_user(seq) == user}
 
 
 class HistoryParts:
@@ -93,6 +63,7 @@ class HistoryParts:
         offload, part = self._offload, self._part
         self._part += 1
         is_last = not self._messages
+        user = "" if owner is None else owner.user_id
         return SessionHistory(
             key=f"{offload.key}.{part}",
             scope=offload.scope,
@@ -101,10 +72,22 @@ class HistoryParts:
             part=part,
             is_last=is_last,
             messages=tuple(each for each in chosen if not each.erased and not each.withdrawn),
-            situation=(yield from read_situation(offload)) if is_last else {},
+            situation=(yield from read_situation(offload, self._identities, user)) if is_last else {},
         )
 
     def _fill(self) -> Flow[None]:
         if not self._messages:
             self._messages = yield from read_history_pages(self._engine, self._offload, self._read)
             self._read = self._messages[-1].seq if self._messages else self._offload.last
+
+
+def give_part(memory: Memory, part: SessionHistory) -> Flow[None]:
+    """Let a memory of the caller take a part. Raises MemoryFailed."""
+    take: Callable[[], object] = functools.partial(memory.take, part)
+    try:
+        answer = yield from effects.run_outside(take, timeout_s=limits.DELIVERY_TIMEOUT_S)
+    except Exception as error:
+        raise MemoryFailed(memory=memory.name, operation="take", reason=type(error).__name__) from error
+    if answer is not None:
+        reason = f"it returned {type(answer).__name__}; it must return None, and raise an error if it did not store it"
+        raise MemoryFailed(memory=memory.name, operation="take", reason=reason)

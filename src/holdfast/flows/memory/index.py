@@ -31,6 +31,7 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.frames.lookup import read_event
 from holdfast.flows.history.views import read_start
 from holdfast.flows.load import load_session_state
+from holdfast.flows.memory.identities import IDENTITY_EVENTS, IdentityTimeline, read_identities
 from holdfast.flows.sessions.transcript import build_message, read_withdrawn_messages
 from holdfast.model import limits
 from holdfast.model.content import Part, calling_seq
@@ -40,6 +41,7 @@ from holdfast.model.log import StoredEvent
 from holdfast.model.memory.passages import PASSAGE_FORMAT, IndexedPassage, IndexMark, PassageBatch, StreamSpan
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.sessions.events import EvidenceKept, IdentityRefreshed, MessageRecorded, SessionCreated
+from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message, Offload
 from holdfast.model.situation.events import SituationUpdated
 from holdfast.model.situation.situations import FieldName
@@ -82,7 +84,10 @@ def _build_first_mark(engine: EngineContext, scope: Scope) -> Flow[IndexMark]:
     """The mark before the first event. A fork begins with the identity of its parent; other sessions say theirs in their
     first event."""
     state = yield from load_session_state(scope.stream, engine.cache, fresh=True)
-    return IndexMark() if state.origin is None else follow_identity(IndexMark(), state.identity)
+    if state.origin is None:
+        return IndexMark()
+    identities = yield from read_identities(scope.stream, state.origin.cut)
+    return follow_identity(IndexMark(), identities.find(state.origin.cut) or Identity())
 
 
 def _build_page(
@@ -93,7 +98,7 @@ def _build_page(
     recalls: set[str] = set()
     for recorded in page:
         event = upcast.decode_event(recorded)
-        mark = msgspec.structs.replace(_apply_identity(mark, event), version=recorded.seq)
+        mark = msgspec.structs.replace(_apply_identity(mark, recorded, event), version=recorded.seq)
         if isinstance(event, HandleReplaced) and event.residency == "paged_out" and event.tier == "semantic":
             parts = content_of((yield from read_event(scope.stream, event.at)))
             bodies = yield from _read_bodies(engine, parts)
@@ -118,10 +123,12 @@ def _find_recalls(scope: Scope, message: Message, first: int) -> Flow[set[str]]:
     return {call.id for call in calls if call.name == RECALL_MEMORY.name}
 
 
-def _apply_identity(mark: IndexMark, event: Event | None) -> IndexMark:
+def _apply_identity(mark: IndexMark, recorded: StoredEvent, event: Event | None) -> IndexMark:
+    if recorded.type not in IDENTITY_EVENTS:
+        return mark
     if isinstance(event, SessionCreated | IdentityRefreshed):
         return follow_identity(mark, event.identity)
-    return mark
+    return follow_identity(mark, Identity())  # it was erased: nobody is known
 
 
 def _read_bodies(engine: EngineContext, parts: Iterable[Part]) -> Flow[Mapping[str, bytes]]:
@@ -156,9 +163,9 @@ def index_conversation(
     return tuple(spans)
 
 
-def take_history(engine: EngineContext, offload: Offload) -> Flow[int]:
-    """Let the built-in memory take a conversation that ended. Returns how many passages it has of it. A second time
-    changes nothing."""
+def take_history(engine: EngineContext, offload: Offload, without: str = "") -> Flow[int]:
+    """Let the built-in memory take a conversation that ended, but nothing of the user `without`, nor what belongs to no
+    user. Returns how many passages it has of it. A second time changes nothing."""
     scope, stream = offload.scope, offload.scope.stream
     mark = yield from index_stream(engine, scope, offload.last)
     while mark.version < offload.last:
@@ -166,8 +173,14 @@ def take_history(engine: EngineContext, offload: Offload) -> Flow[int]:
         mark = yield from index_stream(engine, scope, offload.last)
         if mark.version == before:
             break
-    yield from _index_situation(offload)
+    identities = yield from read_identities(stream, offload.last)
+    yield from _index_situation(offload, identities)
     hidden = yield from _find_hidden_spans(stream, offload)
+    hidden += (
+        StreamSpan(stream, first, last)
+        for first, last, user in identities.split(offload.first, offload.last)
+        if user in ("", without)
+    )
     return (yield from effects.take_passages(StreamSpan(stream, offload.first, offload.last), hidden))
 
 
@@ -181,15 +194,18 @@ def _find_hidden_spans(stream: StreamId, offload: Offload) -> Flow[list[StreamSp
     ]
 
 
-def _index_situation(offload: Offload) -> Flow[None]:
-    """Index what the conversation had come to. The mark does not move."""
+def _index_situation(offload: Offload, identities: IdentityTimeline) -> Flow[None]:
+    """Index what the conversation had come to, for the user of that time. The mark does not move."""
     fields = yield from find_situation(offload)
     if not fields:
         return
     stored = (yield from effects.index_marks([offload.scope.stream])).get(offload.scope.stream)
     if stored is not None:
-        passages = build_situation_passages(offload.scope, stored, fields)
-        batch = PassageBatch(stream=offload.scope.stream, before=stored, mark=stored, passages=passages)
+        passages: list[IndexedPassage] = []
+        for name, field in fields.items():
+            then = follow_identity(stored, identities.find(field[0]) or Identity())
+            passages += build_situation_passages(offload.scope, then, {name: field})
+        batch = PassageBatch(stream=offload.scope.stream, before=stored, mark=stored, passages=tuple(passages))
         yield from effects.index_passages(batch)
 
 

@@ -35,7 +35,8 @@ from holdfast.flows.effects import Flow
 from holdfast.flows.facts.lookup import read_facts, read_visible, slot_where
 from holdfast.flows.facts.observation import build_command, find_user_ledger, judge_message
 from holdfast.flows.load import load_ledger_state, load_session_state
-from holdfast.flows.memory.histories import IdentityTimeline, read_history_pages, read_identities
+from holdfast.flows.memory.histories import read_history_pages
+from holdfast.flows.memory.identities import IdentityTimeline, read_identities
 from holdfast.flows.sessions.model_uses import take_answer
 from holdfast.model import limits
 from holdfast.model.facts.commands import AssertFact, LedgerCommand
@@ -85,7 +86,7 @@ def learn(
     if ledger is None:
         return 0
     extractor = None if by_rules else engine.extractor
-    identities = yield from read_identities(offload)
+    identities = yield from read_identities(offload.scope.stream, offload.last)
     observed = yield from _find_observed(offload)
     previous: deque[Utterance] = deque(maxlen=limits.DETECTED_BEFORE)
     learned, after = 0, 0

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, TypeVar, get_args
 import msgspec
 
 from holdfast import codec
+from holdfast.core.memory.recalled import check_recalled
 from holdfast.core.sessions.layers import check_identity
-from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed, describe_value
+from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, load_session
 from holdfast.flows.effects import Flow
@@ -40,7 +41,7 @@ from holdfast.model.memory.passages import (
     VectorQuery,
 )
 from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, MemoryReader, RecalledPassage
-from holdfast.model.names import check_choice, check_name, check_size, check_whole
+from holdfast.model.names import DEFAULT_ACTOR, check_choice, check_name, check_size, check_whole
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.state import SessionState
 from holdfast.text.recall.choice import choose_passages
@@ -225,11 +226,19 @@ def build_recalled(passage: Passage, tokens: int, score: float, reason: str) -> 
 
 
 def name_passage(passage: Passage) -> str:
-    """The name of a passage in a manifest: its session, the seq of its message, and its part if there are several."""
+    """The name of a passage in a manifest: its session, the seq of its message, and its part if there are several. Before
+    them its actor, if it is not the usual one."""
     scope = passage.scope
-    session = "/".join((scope.session, scope.thread) if scope.thread else (scope.session,))
+    actor = "" if scope.actor == DEFAULT_ACTOR else f"@{_escape_name(scope.actor)}/"
+    session = "/".join(map(_escape_name, filter(None, (scope.session, scope.thread))))
     part = f".{passage.part}" if passage.part else ""
-    return f"{session}/m{passage.seq}{part}"
+    return f"{actor}{session}/m{passage.seq}{part}"
+
+
+def _escape_name(name: str) -> str:
+    """A name without slashes, and without a first `@`: no two scopes give the same."""
+    name = name.replace("%", "%25").replace("/", "%2F")
+    return f"%40{name[1:]}" if name.startswith("@") else name
 
 
 # A memory of the caller
@@ -262,14 +271,14 @@ def _describe_error(error: BaseException) -> str:
 def fit_answer(engine: EngineContext, query: str, budget: int, passages: object) -> MemoryAnswer:
     """The answer of a foreign memory, checked, and cut to its budget whatever it promised."""
     name = "" if engine.memory is None else engine.memory.name
-    if not isinstance(passages, Sequence) or not all(type(one) is RecalledPassage for one in passages):
-        reason = f"it returned {describe_value(passages)}, not a list of holdfast.types.RecalledPassage"
-        raise MemoryFailed(memory=name, operation="recall", reason=reason)
+    try:
+        checked = check_recalled(passages)
+    except Exception as error:
+        raise MemoryFailed(memory=name, operation="recall", reason=_describe_error(error)) from error
     chosen: list[RecalledPassage] = []
     names: set[str] = set()
     used = 0
-    for one in passages:
-        codec.check_text("a recalled passage", one.text)
+    for one in checked:
         tokens = engine.counter.count(f"{one.speaker or one.role}: {one.text}\n")
         if one.id not in names and one.text.strip() and used + tokens <= budget:
             names.add(one.id)
@@ -280,8 +289,8 @@ def fit_answer(engine: EngineContext, query: str, budget: int, passages: object)
         budget=budget,
         passages=tuple(chosen),
         tokens=used,
-        candidates=len(passages),
-        left_out=len(passages) - len(chosen),
+        candidates=len(checked),
+        left_out=len(checked) - len(chosen),
         engine=name,
     )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from holdfast.core.sessions.decide import session_not_found
 from holdfast.errors import InvalidArgument, MemoryFailed, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext
 from holdfast.flows.effects import Flow
-from holdfast.flows.load import load_session_state
+from holdfast.flows.memory.histories import HistoryParts, give_part
+from holdfast.flows.memory.identities import read_identities
+from holdfast.flows.memory.index import take_history
 from holdfast.flows.memory.recall import call_memory
 from holdfast.flows.sessions import lifecycle
 from holdfast.model import limits
@@ -28,11 +29,8 @@ def forget(engine: EngineContext, *, user: str | None = None, scope: Scope | Non
     """Forget all of a user, or all of a session."""
     if (user is None) == (scope is None):
         raise InvalidArgument(argument="user", reason="name either a user or a session")
-    if scope is not None and type(scope) is not Scope:
-        reason = f"{describe_value(scope)} is not a holdfast.types.Scope: pass the scope of a session"
-        raise InvalidArgument(argument="session", reason=reason)
-    if scope is not None and scope.tenant != engine.tenant:
-        raise session_not_found(scope)
+    if scope is not None:
+        _check_scope(engine, scope)
     subject = MemorySubject(tenant=engine.tenant, user="" if user is None else check_name("user", user), scope=scope)
     yield from _drop_waiting(engine, subject)
     outside = (yield from _forget_outside(engine, subject)) if engine.memory is not None else None
@@ -40,6 +38,13 @@ def forget(engine: EngineContext, *, user: str | None = None, scope: Scope | Non
     if outside is None:
         return report
     return ForgetReport(passages=report.passages + outside.passages, residue=report.residue + outside.residue)
+
+
+def _check_scope(engine: EngineContext, scope: object) -> None:
+    if type(scope) is not Scope or scope.tenant != engine.tenant:
+        reason = f"{describe_value(scope)} is not the scope of a session of this tenant; pass session.scope"
+        raise InvalidArgument(argument="session", reason=reason)
+    Scope.check(scope.tenant, scope.actor, scope.session, scope.thread)
 
 
 def _forget_outside(engine: EngineContext, subject: MemorySubject) -> Flow[ForgetReport]:
@@ -67,13 +72,29 @@ def _drop_waiting(engine: EngineContext, subject: MemorySubject) -> Flow[None]:
     while page := (yield from lifecycle.outbox(engine, after=last, limit=limits.READ_EVENTS)):
         last = page[-1]
         for offload in page:
-            if subject.scope is not None:
-                is_subject = offload.scope == subject.scope
+            if subject.scope is None:
+                is_subject = yield from _leave_to_others(engine, offload, subject.user)
             else:
-                state = yield from load_session_state(offload.scope.stream, engine.cache, fresh=True)
-                is_subject = state.identity.user_id == subject.user
+                is_subject = offload.scope == subject.scope
             if is_subject:
                 yield from lifecycle.acknowledge(engine, offload, key=_forgotten_key(offload))
+
+
+def _leave_to_others(engine: EngineContext, offload: Offload, user: str) -> Flow[bool]:
+    """Whether a conversation has words of a user. If others spoke in it, too, memory takes theirs now."""
+    identities = yield from read_identities(offload.scope.stream, offload.last)
+    users = {each for _, _, each in identities.split(offload.first, offload.last)}
+    if user not in users:
+        return False
+    if engine.memory is None:
+        if users - {user, ""}:
+            yield from take_history(engine, offload, without=user)
+        return True
+    parts = HistoryParts(engine, offload, identities)
+    while (part := (yield from parts.next_part())) is not None:
+        if part.identity.user_id != user and (part.messages or part.situation):
+            yield from give_part(engine.memory, part)
+    return True
 
 
 def _forgotten_key(offload: Offload) -> str:

@@ -15,11 +15,13 @@ from holdfast.flows import effects
 from holdfast.flows.context import EngineContext
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
+from holdfast.model.names import check_whole
 from holdfast.ports import Embedder
 
 
 def embed_pending(engine: EngineContext, *, limit: int = limits.READ_EVENTS) -> Flow[int]:
     """Embed passages that have no vector yet, at most so many. Returns how many. Raises EmbedderFailed."""
+    check_whole("limit", limit, 1, limits.READ_EVENTS)
     embedder, done = engine.embedder, 0
     while embedder is not None and done < limit:
         size = min(limits.EMBED_PASSAGES, limit - done)
@@ -36,9 +38,11 @@ def embed_pending(engine: EngineContext, *, limit: int = limits.READ_EVENTS) -> 
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str], *, is_query: bool = False) -> Flow[list[tuple[float, ...]]]:
-    """The vectors of texts, checked and scaled to length 1."""
+    """The vectors of texts, checked and scaled to length 1. A question waits no longer than for a memory."""
+    embed = functools.partial(embedder.embed, texts, is_query=is_query)
+    timeout_s = limits.MEMORY_TIMEOUT_S if is_query else limits.DELIVERY_TIMEOUT_S
     try:
-        answer = yield from effects.run_outside(functools.partial(embedder.embed, texts, is_query=is_query))
+        answer = yield from effects.run_outside(embed, timeout_s=timeout_s)
         vectors = [_scale(tuple(map(float, vector))) for vector in answer]
     except Exception as error:
         raise EmbedderFailed(embedder=embedder.name, reason=f"{type(error).__name__}: {error}"[:200]) from error
