@@ -66,8 +66,8 @@ NOT_A_TENANTS = {"store", "migrations"}
 
 TENANT_TABLES = (
     "streams", "events", "keys", "snapshots", *(table.table for table in TABLES), "fact_words", "passage_shelves",
-    "passages", "passages_taken", "passages_draft", "passage_words", "passage_drafts", "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces",
-    "blobs",
+    "passages", "passages_taken", "passages_draft", "passage_words", "passage_drafts",
+    "passage_marks", "passage_vectors", "deliveries", "bodies", "pieces", "blobs",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import msgspec
 from holdfast import codec
 from holdfast.core.memory.recalled import check_recalled
 from holdfast.core.sessions.layers import check_identity
-from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed
+from holdfast.errors import EmbedderFailed, HoldfastError, InvalidArgument, MemoryFailed, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext, load_session
 from holdfast.flows.effects import Flow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from holdfast.core.sessions.decide import session_not_found
 from holdfast.errors import InvalidArgument, MemoryFailed, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext
@@ -41,10 +42,12 @@ def forget(engine: EngineContext, *, user: str | None = None, scope: Scope | Non
 
 
 def _check_scope(engine: EngineContext, scope: object) -> None:
-    if type(scope) is not Scope or scope.tenant != engine.tenant:
-        reason = f"{describe_value(scope)} is not the scope of a session of this tenant; pass session.scope"
+    if type(scope) is not Scope:
+        reason = f"{describe_value(scope)} is not a holdfast.types.Scope: pass the scope of a session"
         raise InvalidArgument(argument="session", reason=reason)
     Scope.check(scope.tenant, scope.actor, scope.session, scope.thread)
+    if scope.tenant != engine.tenant:
+        raise session_not_found(scope)
 
 
 def _forget_outside(engine: EngineContext, subject: MemorySubject) -> Flow[ForgetReport]:
