@@ -12,6 +12,7 @@ from holdfast.errors import InvalidArgument, InvalidNumber, MemoryFailed
 from holdfast.model import limits
 from holdfast.model.memory.recall import ForgetReport, RecalledPassage
 from holdfast.model.names import StreamId
+from tests.edges.engines import ManualClock
 
 OWN = StreamId("default", "session", ("main", "talk"))
 
@@ -99,3 +100,26 @@ def test_an_embedder_that_hangs_delays_a_question_only_for_a_while(monkeypatch: 
         for wrong in (0, None, "x", 1.5):
             with pytest.raises((InvalidArgument, InvalidNumber)):
                 engine.memory.embed(limit=wrong)  # type: ignore[arg-type]
+
+
+def test_an_embedder_that_failed_is_left_alone_for_a_while() -> None:
+    class FailingEmbedder:
+        name, dimensions = "failing", 2
+        calls = 0
+
+        def embed(self, texts: Any, *, is_query: bool = False) -> Any:
+            self.calls += 1
+            raise ConnectionError("no server")
+
+    clock, embedder = ManualClock(), FailingEmbedder()
+    with holdfast.open("memory:", embedder=embedder, clock=clock) as engine:
+        session = engine.session("monday", user="ada", create=True, memory=True)
+        session.record("user", "The zebra is striped.")
+        session.end()
+        engine.memory.deliver()
+        for _ in range(3):
+            assert engine.memory.recall("zebra", user="ada").passages
+        assert embedder.calls == 1
+        clock.now_s += 60
+        assert engine.memory.recall("zebra", user="ada").passages
+        assert embedder.calls == 2

@@ -116,6 +116,8 @@ class StateCache:
         self.prepared = PreparedSummaries()
         self.packs = UnansweredPacks()
         self.last_packs = PackMemory()
+        self.embedder_pause_us = 0
+        """Until when no question waits for the embedder, since it failed."""
         self._mutex = threading.Lock()
 
     def get(self, stream: StreamId) -> StreamState | None:

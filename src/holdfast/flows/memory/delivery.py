@@ -117,7 +117,7 @@ class _Progress:
     """How far a delivery is."""
 
     def __init__(self) -> None:
-        self.step = "learn"
+        self.step = "take"
         self.facts = 0
 
 
@@ -147,14 +147,14 @@ def deliver_entry(claim: Claim) -> Flow[DeliveryOutcome]:
 
 def _run_steps(claim: Claim, progress: _Progress) -> Flow[None]:
     engine, offload = claim.engine, claim.offload
-    by_rules = claim.delivery.attempts > limits.EXTRACTION_TRIES
-    progress.facts = yield from learn(engine, offload, by_rules=by_rules, keep=claim.keep)
-    progress.step = "take"
     yield from claim.renew()  # nothing is taken that was acknowledged meanwhile, to be forgotten
     if engine.memory is None:
         yield from _take_inside(claim)
     else:
         yield from _take_outside(claim, engine.memory)
+    progress.step = "learn"  # after the words: they can be recalled while a model fails
+    by_rules = claim.delivery.attempts > limits.EXTRACTION_TRIES
+    progress.facts = yield from learn(engine, offload, by_rules=by_rules, keep=claim.keep)
     progress.step = "acknowledge"
     yield from claim.renew()  # otherwise it may be forgotten: what was taken must go, too
     yield from lifecycle.acknowledge(engine, offload)

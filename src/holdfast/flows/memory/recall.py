@@ -68,6 +68,8 @@ PACK_SHARE = 0.4
 this costs one point of recall at 2,000 tokens, and saves a quarter of the tokens."""
 HEADING_TOKENS = 12
 """What the line with the date and the session takes, before the first passage of a session."""
+_EMBEDDER_PAUSE_US = 30_000_000
+"""How long an embedder that failed is left alone."""
 _DAY_CANDIDATES = 150
 """Passages of the days that a question names, whatever their words."""
 _VECTOR_CANDIDATES = 200
@@ -181,12 +183,13 @@ def _match_meaning(
     engine: EngineContext, request: RecallRequest, question: RecallQuestion
 ) -> Flow[tuple[tuple[Passage, float], ...]]:
     """The passages nearest in meaning. Without an embedder, or if it fails, there are none, and words alone decide."""
-    embedder, text = engine.embedder, question.meaning
-    if embedder is None or not text.strip():
+    embedder, text, now = engine.embedder, question.meaning, engine.clock.now_us()
+    if embedder is None or not text.strip() or 0 < engine.cache.embedder_pause_us - now <= _EMBEDDER_PAUSE_US:
         return ()
     try:
         (vector,) = yield from embed_texts(embedder, [text], is_query=True)
-    except EmbedderFailed:  # words serve instead
+    except EmbedderFailed:  # words serve instead, and the next questions do not wait for it
+        engine.cache.embedder_pause_us = now + _EMBEDDER_PAUSE_US
         return ()
     query = VectorQuery(visible=request.visible, embedder=embedder.name, vector=vector, limit=_VECTOR_CANDIDATES)
     return (yield from effects.match_vectors(query))
