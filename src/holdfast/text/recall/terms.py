@@ -23,9 +23,11 @@ _FUNCTION_WORDS = word_set(
 """Words that no index has: they say nothing about the subject of a passage."""
 _QUESTION_WORDS = word_set(
     "after all also before both during ever get give kind kinds know likely many may might more most much no not one "
-    "please remember remind some tell type types will"
+    "please remember remind some tell type types will "
+    "bye great hello hey hi ok okay sure thank thanks yes"
 )
-"""Further words that a question has for its form; an index has them, because they are names and months too."""
+"""Further words that a question has for its form, or for courtesy; an index has them, because they are names and months
+too."""
 _IRREGULAR_FORMS = (
     "begin:began,begun bite:bit,bitten blow:blew,blown break:broke,broken "
     "bring:brought build:built buy:bought catch:caught choose:chose,chosen come:came do:done "
