@@ -161,6 +161,14 @@ def test_passages_of_sessions_with_the_same_name_have_different_ids(engine: Engi
     assert "chat/m2" in ids
 
 
+def test_a_long_name_of_a_speaker_hides_no_words(engine: Engine) -> None:
+    session = start(engine)
+    session.record("user", WORDS, metadata={"speaker": "Ada " * 10_000})
+    session.end()
+    engine.memory.deliver()
+    assert recall(engine, "ada") == [WORDS]
+
+
 # Erased words on their way from another store
 
 
