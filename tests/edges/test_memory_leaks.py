@@ -10,7 +10,9 @@ import pytest
 import holdfast
 from holdfast import Engine, Identity
 from holdfast.errors import InvalidArgument
+from holdfast.model.facts.detection import Observation, Proposal
 from holdfast.model.memory.recall import ForgetReport, SessionHistory
+from holdfast.text.detect.own_statements import find_own_statements
 
 SECRET = "xylophonist"
 WORDS = f"I am a {SECRET}."
@@ -159,6 +161,14 @@ def test_passages_of_sessions_with_the_same_name_have_different_ids(engine: Engi
     assert "chat/m2" in ids
 
 
+def test_a_long_name_of_a_speaker_hides_no_words(engine: Engine) -> None:
+    session = start(engine)
+    session.record("user", WORDS, metadata={"speaker": "Ada " * 10_000})
+    session.end()
+    engine.memory.deliver()
+    assert recall(engine, "ada") == [WORDS]
+
+
 # Erased words on their way from another store
 
 
@@ -185,3 +195,41 @@ def test_erased_words_do_not_come_back_from_another_store(tmp_path: Path, way: s
             holdfast.copy(engine, other)
         assert sorted(recall(other, "ada")) == [f"The {SECRET} plays."] * 2
         assert other.admin.verify().ok
+
+
+# What is withdrawn, shown or erased meanwhile
+
+
+def recall_start(session: holdfast.Session) -> list[str]:
+    session.record("user", "What about tomorrow?")
+    return [line for line in str(session.pack(budget=3_000)).splitlines() if SECRET in line and line.startswith(">")]
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+def test_a_fork_does_not_recall_what_it_shows_or_withdrew(engine: Engine, is_withdrawn: bool) -> None:
+    session = start(engine)
+    first = session.record("user", "Hello.")
+    session.record("user", WORDS)
+    fork = session.fork(as_="fork")
+    if is_withdrawn:
+        fork.withdraw(first)
+    session.end()
+    engine.memory.deliver()
+    assert recall_start(fork) == []
+    assert recall_start(start(engine, "other")) == [f"> ada: {WORDS}"]
+
+
+def test_a_message_that_is_erased_while_it_is_read_teaches_nothing() -> None:
+    class ErasingExtractor:
+        name = "erasing"
+
+        def extract(self, observation: Observation) -> tuple[Proposal, ...]:
+            session.erase([2], "asked for it")
+            return tuple(find_own_statements(observation))
+
+    with holdfast.open("memory:", extractor=ErasingExtractor()) as engine:
+        session = start(engine)
+        session.record("user", "My name is Xylophonia.")
+        session.end()
+        assert engine.memory.deliver().facts == 0
+        assert engine.memory.bootstrap(user="ada").facts == ()

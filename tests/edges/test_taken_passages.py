@@ -66,16 +66,28 @@ def test_a_copy_has_what_was_taken(source: Engine, tmp_path: Path) -> None:
         assert engine.admin.verify().ok
 
 
-def test_a_passage_of_no_event_is_refused(source: Engine, tmp_path: Path) -> None:
+FORGERIES = {
+    b'"seq":2': (b'"seq":99', "event 99"),
+    b'"part":0': (b'"part":4294967296', "out of range"),
+    b'"user":"ada"': (b'"user":"a\\nb"', "user_id"),
+    b'"requires":[]': (b'"requires":[' + b",".join([b'"p%d"' % each for each in range(5_000)]) + b"]", "permissions"),
+}
+
+
+@pytest.mark.parametrize("right", FORGERIES)
+def test_a_passage_that_no_export_has_is_refused(source: Engine, tmp_path: Path, right: bytes) -> None:
+    wrong, reason = FORGERIES[right]
     file = tmp_path / "all.jsonl"
     source.admin.export(file)
     *lines, end = file.read_bytes().splitlines(keepends=True)
     before = hashlib.sha256(b"".join(lines)).hexdigest().encode()
-    lines.append(next(line for line in lines if b'"passage"' in line).replace(b'"seq":2', b'"seq":99'))
+    passage = next(line for line in lines if b'"passage"' in line)
+    assert right in passage
+    lines.append(passage.replace(right, wrong))
     after = hashlib.sha256(b"".join(lines)).hexdigest().encode()
     assert before in end
     file.write_bytes(b"".join(lines) + end.replace(before, after))
-    with holdfast.open("memory:") as engine, pytest.raises(ImportRefused, match="event 99"):
+    with holdfast.open("memory:") as engine, pytest.raises(ImportRefused, match=reason):
         engine.admin.import_(file)
 
 

@@ -152,6 +152,7 @@ _OWN_METHODS = (
     "unembedded_passages",
     "put_vectors",
     "claim_offloads",
+    "renew_offload",
     "release_offload",
     "deliveries",
     "requeue_offload",

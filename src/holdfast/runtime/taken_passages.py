@@ -10,18 +10,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from holdfast.core import upcast
-from holdfast.errors import ImportRefused, InvalidName
+from holdfast.core.sessions.layers import check_identity
+from holdfast.errors import ImportRefused, InvalidInput
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
 from holdfast.model.memory.passages import IndexedPassage, NeighbourSpan, Passage, PassageFilter, StreamSpan
 from holdfast.model.names import Scope, StreamId
 from holdfast.model.sessions.events import PayloadsErased, SessionDestroyed
+from holdfast.model.sessions.layers import Identity
 from holdfast.ports import PassageIndex
 from holdfast.runtime.base import Driver
 from holdfast.text.recall.terms import passage_terms
 
 _PAGE = 500
+_LAST_PLACE = 2**31 - 1
+"""No message has more parts or characters, and no session more messages."""
 
 
 def read_taken(index: PassageIndex, stream: StreamId) -> Iterator[Passage]:
@@ -81,10 +85,12 @@ def check_passage(passage: Passage, versions: dict[StreamId, int], line: int) ->
     scope = passage.scope
     try:
         Scope.check(scope.tenant, scope.actor, scope.session, scope.thread)
-    except InvalidName as error:
+        check_identity(Identity(user_id=passage.user, permissions=passage.requires))
+    except InvalidInput as error:
         raise ImportRefused(line=line, reason=str(error)) from error
-    numbers: Sequence[int] = (passage.seq, passage.part, passage.place, passage.start, passage.time_us)
-    if not all(0 <= number <= limits.WHOLE_NUMBER for number in numbers):
+    places: Sequence[int] = (passage.part, passage.place, passage.start)
+    is_whole = all(0 <= number <= limits.WHOLE_NUMBER for number in (passage.seq, passage.time_us))
+    if not is_whole or not all(0 <= number <= _LAST_PLACE for number in places):
         raise ImportRefused(line=line, reason="a number of this passage is out of range")
     if not 1 <= passage.seq <= versions.get(scope.stream, 0):
         raise ImportRefused(

@@ -344,6 +344,14 @@ class PassageContract(StoreFixtures):
         assert store.take_passages(StreamSpan(TWO, 1, 9)) == 0
         assert store.check() == ()
 
+    def test_a_passage_may_require_as_many_permissions_as_an_identity_has(self, store: Any) -> None:
+        names = [hashlib.sha512(b"%d" % each).hexdigest() for each in range(limits.PERMISSIONS)]
+        requires = tuple(sorted(names))
+        put_passages(store, passage_of(ONE, 1, requires=requires), passage_of(ONE, 2, requires=requires[1:]))
+        assert sorted(seqs_of(store, ada(permissions=requires), "lion")) == [1, 2]
+        assert seqs_of(store, ada(permissions=requires[1:]), "lion") == [2]
+        assert store.check() == ()
+
     @pytest.mark.parametrize("keeps_taken", [False, True])
     @pytest.mark.parametrize("how", ["appended", "adopted"])
     def test_erased_events_have_no_passages(self, store: Any, how: str, keeps_taken: bool) -> None:

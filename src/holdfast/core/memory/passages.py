@@ -116,7 +116,7 @@ def _build_passage(
         seq=message.seq,
         part=part,
         role=message.role,
-        speaker=named if isinstance(named, str) else mark.speaker if is_user else "",
+        speaker=named[: limits.NAME_BYTES] if isinstance(named, str) else mark.speaker if is_user else "",
         user=mark.user,
         frame=message.frame or "",
         time_us=message.time_us,

@@ -19,13 +19,15 @@ from holdfast.flows.memory.recall import (
     build_reader,
     build_recalled,
     call_memory,
+    find_own_spans,
     fit_answer,
+    leave_out_hidden,
     line_tokens,
 )
 from holdfast.model import limits
 from holdfast.model.facts.fact import Fact
 from holdfast.model.inputs import FactWriter
-from holdfast.model.memory.passages import Passage, PassageKey, PassageKind
+from holdfast.model.memory.passages import Passage, PassageKey, PassageKind, StreamSpan
 from holdfast.model.memory.recall import MemoryAnswer, MemoryRange, MemoryReader, RecalledPassage, UserKnowledge
 from holdfast.model.names import LedgerId, check_whole
 from holdfast.model.state import SessionState
@@ -69,19 +71,25 @@ def _choose_facts(engine: EngineContext, reader: MemoryReader, budget: int) -> F
 
 
 def recall_start(
-    engine: EngineContext, reader: MemoryReader, budget: int, exclude: Collection[PassageKey] = ()
+    engine: EngineContext,
+    reader: MemoryReader,
+    budget: int,
+    exclude: Collection[PassageKey] = (),
+    hidden: Sequence[StreamSpan] = (),
 ) -> Flow[MemoryAnswer]:
-    """What earlier conversations had come to, newest first, then what the user said last. A failure is in the answer."""
+    """What earlier conversations had come to, newest first, then what the user said last, but nothing of `hidden`. A
+    failure is in the answer."""
     nothing = MemoryAnswer(query="", budget=budget, passages=())
     if budget < 1 or not reader.user:
         return nothing
     if engine.memory is not None:
         ask = functools.partial(engine.memory.bootstrap, reader, budget)
         try:
-            return fit_answer(engine, "", budget, (yield from call_memory(engine, "bootstrap", ask)))
+            answer = fit_answer(engine, "", budget, (yield from call_memory(engine, "bootstrap", ask)))
+            return leave_out_hidden(answer, hidden)
         except HoldfastError as error:
             return MemoryAnswer(query="", budget=budget, passages=(), engine=engine.memory.name, error=str(error))
-    candidates = yield from _read_recent(engine, reader)
+    candidates = yield from _read_recent(engine, reader, hidden)
     chosen = _fit_passages(engine, (each for each in candidates if each.key not in exclude), budget)
     return MemoryAnswer(
         query="",
@@ -93,11 +101,11 @@ def recall_start(
     )
 
 
-def _read_recent(engine: EngineContext, reader: MemoryReader) -> Flow[Sequence[Passage]]:
+def _read_recent(engine: EngineContext, reader: MemoryReader, hidden: Sequence[StreamSpan]) -> Flow[Sequence[Passage]]:
     passages: list[Passage] = []
     for kind in ("situation", "message"):
         within = MemoryRange(roles=("user",)) if kind == "message" else MemoryRange()
-        visible = build_filter(engine, reader, within, kinds=(kind,))
+        visible = build_filter(engine, reader, within, kinds=(kind,), hidden=tuple(hidden))
         recent = yield from effects.recent_passages(visible, limits.BOOTSTRAP_PASSAGES)
         passages += (each for each in recent if not each.frame)  # in a frame, an agent speaks to another one
     return passages
@@ -114,7 +122,13 @@ def _fit_passages(engine: EngineContext, passages: Iterable[Passage], budget: in
 
 
 def bootstrap_for_pack(
-    context: SessionContext, state: SessionState, budget: int, exclude: Collection[PassageKey] = ()
+    context: SessionContext,
+    state: SessionState,
+    budget: int,
+    shown: Sequence[tuple[int, int]] = (),
+    exclude: Collection[PassageKey] = (),
 ) -> Flow[MemoryAnswer]:
-    """The same for a pack, without facts: those come from the ledgers of the session."""
-    return (yield from recall_start(context.engine, build_reader(context, state), budget, exclude))
+    """The same for a pack, without facts: those come from the ledgers of the session. A fork shares messages with a
+    session that may have ended: those that are withdrawn or shown in the fork are left out."""
+    own = yield from find_own_spans(context, state, shown)
+    return (yield from recall_start(context.engine, build_reader(context, state), budget, exclude, own["hidden"]))

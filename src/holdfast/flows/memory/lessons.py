@@ -6,7 +6,7 @@ Laws:
 - Only what is certain is applied; nothing is proposed, and nobody is asked.
 - A fact is written to the user's ledger, with the authority that the speaker had, and with the message as its origin.
 - Old news changes nothing: a fact that was asserted, or became valid, or ended after the message was said stays as it is.
-- A message teaches once, whenever and however often it is looked at.
+- A message teaches once, whenever and however often it is looked at. One that is erased meanwhile teaches nothing.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _learn_message(
             if _is_certain(each, ledger, lesson.utterance, is_model=extractor is not None)
         ]
         commands = yield from _leave_out_old_news(home, commands, lesson.utterance.time_us)
-        if not commands:
+        if not commands or (yield from _is_erased(lesson)):
             return 0
         try:
             return (yield from _apply(home, commands, lesson, head.version))
@@ -186,6 +186,12 @@ def _learn_message(
             conflict = error
     assert conflict is not None, "the loop ends with a conflict, or returns"
     raise conflict
+
+
+def _is_erased(lesson: _Lesson) -> Flow[bool]:
+    """Whether a message was erased while an extractor read it."""
+    events = yield from effects.read_each(lesson.offload.scope.stream, [lesson.utterance.seq])
+    return all(each.payload is None for each in events.values())
 
 
 def _propose(

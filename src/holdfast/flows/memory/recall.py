@@ -298,6 +298,17 @@ def fit_answer(engine: EngineContext, query: str, budget: int, passages: object)
     )
 
 
+def leave_out_hidden(answer: MemoryAnswer, hidden: Sequence[StreamSpan]) -> MemoryAnswer:
+    """The answer without passages of these events, as far as the memory says where its passages are from."""
+    left = tuple(
+        one
+        for one in answer.passages
+        if not any(span.stream == one.stream and span.first <= one.seq <= span.last for span in hidden)
+    )
+    tokens = sum(one.tokens for one in left)
+    return msgspec.structs.replace(answer, passages=left, tokens=tokens, left_out=answer.candidates - len(left))
+
+
 # Requests
 
 
@@ -450,6 +461,7 @@ def recall_for_pack(
         return inside
     try:
         outside = yield from _ask_memory(engine, request._replace(budget=budget - inside.tokens))
+        outside = leave_out_hidden(outside, own["hidden"])
     except HoldfastError as error:
         return msgspec.structs.replace(inside, error=str(error), engine=engine.memory.name)
     return MemoryAnswer(

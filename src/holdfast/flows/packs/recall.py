@@ -78,7 +78,7 @@ def load_recall(
     if state.has_memory and not error:
         left = min(budget - sum(one.tokens for one in passages), budget // _START_SHARE)
         known = {one.key for one in answer.passages if one.key is not None}
-        start = yield from bootstrap_for_pack(context, state, max(0, left), known)
+        start = yield from bootstrap_for_pack(context, state, max(0, left), shown, known)
         passages += start.passages
         error = start.error
     unique = {one.id: one for one in reversed(passages)}

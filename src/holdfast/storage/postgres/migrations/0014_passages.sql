@@ -10,9 +10,16 @@ CREATE TABLE passage_shelves (
     role       text COLLATE "C" NOT NULL,
     kind       text COLLATE "C" NOT NULL,
     requires   text COLLATE "C" NOT NULL,    -- a JSON array, or empty for none
-    size       bigint NOT NULL DEFAULT 0,
-    UNIQUE (tenant, user_name, stream_no, role, kind, requires)
+    size       bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 60);
+
+-- The permissions of an identity can be longer than what an index takes. Databases are in UTF-8, so this never changes.
+CREATE FUNCTION digest_text(value text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT pg_catalog.sha256(pg_catalog.convert_to(value, 'UTF8'))
+$$;
+
+CREATE UNIQUE INDEX passage_shelves_by_name
+    ON passage_shelves (tenant, user_name, stream_no, role, kind, digest_text(requires));
 
 CREATE INDEX passage_shelves_by_stream ON passage_shelves (stream_no) WHERE stream_no <> 0;
 
