@@ -308,7 +308,7 @@ _RowLists: TypeAlias = "list[_PackedRows | list[int]]"
 """Rows, in lists; the lists of one shelf come newest first."""
 
 
-class _SideRows(NamedTuple):
+class _SideLists(NamedTuple):
     """The rows of one side that have the terms. Rare ones are visible, common ones may be hidden."""
 
     rare: dict[str, list[int]]
@@ -353,7 +353,7 @@ class _TermLists:
                 found[shelf, term] = [rows]
         return found
 
-    def find_rows(self, terms: Sequence[str]) -> Operation[tuple[dict[str, int], list[_SideRows]]]:
+    def find_rows(self, terms: Sequence[str]) -> Operation[tuple[dict[str, int], list[_SideLists]]]:
         """Find the rows with each term, for each side, and count them."""
         sides: list[dict[str, _RowLists]] = [{} for _ in range(SIDES)]
         for (shelf, term), lists in (yield from self._read_lists(self._open, terms)).items():
@@ -373,9 +373,9 @@ class _TermLists:
         found = [self._divide(side, counts) for side in sides]
         return {term: count for term, count in counts.items() if count}, found
 
-    def _divide(self, side: Mapping[str, _RowLists], counts: dict[str, int]) -> _SideRows:
+    def _divide(self, side: Mapping[str, _RowLists], counts: dict[str, int]) -> _SideLists:
         """Tell rare terms of a side from common ones, and count both."""
-        found = _SideRows({}, {})
+        found = _SideLists({}, {})
         hidden = self._hidden
         for term in counts:
             lists = side.get(term, ())
@@ -391,7 +391,7 @@ class _TermLists:
                 counts[term] += len(rows)
         return found
 
-    def score(self, side: _SideRows, counts: Mapping[str, int], limit: int) -> dict[int, float]:
+    def score(self, side: _SideLists, counts: Mapping[str, int], limit: int) -> dict[int, float]:
         """Score the best rows of a side. Common terms only add to the scores of others, unless there are no others."""
         if not side.rare:
             newest = {term: self._newest(lists) for term, lists in side.common.items()}
