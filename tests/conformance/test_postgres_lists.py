@@ -9,7 +9,8 @@ from holdfast.model.memory.passages import MemorySubject, PassageFilter, Passage
 from holdfast.model.names import Scope
 from holdfast.storage.postgres.connect import parse_address
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.testing.contract_passages import ONE, passage_of, put_passages
+from holdfast.testing.appends import ONE
+from holdfast.testing.contract_passages import passage_of, put_passages
 from tests.postgres import fresh_url
 
 FAR = 70_000
