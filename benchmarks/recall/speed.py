@@ -6,6 +6,7 @@ there are enough. The data is not part of this repository.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -41,6 +42,8 @@ from holdfast.text.recall.terms import passage_terms
 TENANT, USER = "acme", "ada"
 SIZES = (1_000, 10_000, 100_000)
 SESSION_TURNS = 20
+TIDY_SESSIONS = 250
+"""How often a server vacuums, in sessions. Its own daemon does so every minute; the turns of a life do not come in one."""
 BUDGET = 1_000
 MOST_MS = 25.0
 MOST_BYTES = 2.5
@@ -104,10 +107,12 @@ def build_batches(turns: Turns, count: int) -> Iterator[tuple[Scope, list[Indexe
         )
 
 
-def fill(store: Any, turns: Turns, count: int) -> int:
-    """Store so many taken passages of one user. Returns the bytes of their text."""
+def fill(store: Any, turns: Turns, count: int, tidy: Callable[[], None] = lambda: None) -> int:
+    """Store so many taken passages of one user. Returns the bytes of their text. `tidy` is called from time to time."""
     size = 0
-    for scope, own in build_batches(turns, count):
+    for number, (scope, own) in enumerate(build_batches(turns, count), 1):
+        if not number % TIDY_SESSIONS:
+            tidy()
         stream = scope.stream
         store.append(append_of(write_to(stream, 0, *[b"{}"] * len(own))))
         mark = IndexMark(version=len(own), places=len(own), user=USER)
@@ -137,32 +142,42 @@ def sqlite_bytes(path: Path) -> int:
     return int(found or 0)
 
 
+POSTGRES_TABLES = (
+    "passages_taken", "passages_draft", "passage_words", "passage_drafts", "passage_shelves", "passage_marks",
+)  # fmt: skip
+
+
+def vacuum(url: str) -> None:
+    """Make room on a server for what comes next."""
+    with psycopg.connect(parse_address(url).info, autocommit=True) as connection:
+        for table in POSTGRES_TABLES:
+            connection.execute(f"VACUUM {table}".encode())
+
+
 def postgres_bytes(url: str) -> int:
     """What passages take on a server after a vacuum, all indexes included."""
+    vacuum(url)
     with psycopg.connect(parse_address(url).info, autocommit=True) as connection:
-        tables = (
-            "passages_taken",
-            "passages_draft",
-            "passage_words",
-            "passage_drafts",
-            "passage_shelves",
-            "passage_marks",
-        )
-        for table in tables:
-            connection.execute(f"VACUUM {table}".encode())
         found = connection.execute(
-            "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name", (list(tables),)
+            "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name",
+            (list(POSTGRES_TABLES),),
         ).fetchall()
         return int(found[0][0])
 
 
 def describe(
-    what: str, store: Any, turns: Turns, count: int, bench: Bench, stored: Callable[[], int]
+    what: str,
+    store: Any,
+    turns: Turns,
+    count: int,
+    bench: Bench,
+    stored: Callable[[], int],
+    tidy: Callable[[], None] = lambda: None,
 ) -> tuple[list[Line], str]:
-    start = time.perf_counter()
-    text = fill(store, turns, count)
-    filled = time.perf_counter() - start
     with holdfast.open(store, tenant=TENANT, blobs=MemoryBlobs()) as engine:
+        start = time.perf_counter()
+        text = fill(store, turns, count, tidy)
+        filled = time.perf_counter() - start
         times = time_questions(engine, turns.questions, bench.pick(400, 60))
     middle, late = times[len(times) // 2], times[int(len(times) * 0.95)]
     size = stored()
@@ -206,7 +221,8 @@ def measure_speed(bench: Bench) -> Table:
         for count in sizes:
             url = f"{server.url()}{'&' if '?' in server.url() else '?'}schema=passages_{count}"
             other = PostgresStore(url)
-            some, note = describe("PostgreSQL", other, turns, count, bench, lambda url=url: postgres_bytes(url))  # type: ignore[misc]
+            stored, tidy = functools.partial(postgres_bytes, url), functools.partial(vacuum, url)
+            some, note = describe("PostgreSQL", other, turns, count, bench, stored, tidy)
             lines += some
             notes.append(note)
     return Table(name="recall", title=title, ours="Holdfast", theirs="text", lines=lines, notes=notes)

@@ -198,7 +198,8 @@ class PassageIndex(Protocol):
         A second time changes nothing."""
 
     def match_passages(self, query: PassageQuery) -> PassageMatches:
-        """Return the visible passages that have any of the terms: those with the most and the rarest ones."""
+        """Return the visible passages that have any of the terms: those with the most and the rarest ones. With a limit of
+        0, only the counts."""
 
     def passages_at(self, visible: PassageFilter, places: Sequence[NeighbourSpan], limit: int) -> tuple[Passage, ...]:
         """Return the visible passages at these places, in their order: the neighbours of a match."""

@@ -123,3 +123,25 @@ def test_an_embedder_that_failed_is_left_alone_for_a_while() -> None:
         clock.now_s += 60
         assert engine.memory.recall("zebra", user="ada").passages
         assert embedder.calls == 2
+
+
+def test_a_text_that_the_embedder_refuses_delays_no_other() -> None:
+    class PickyEmbedder:
+        name, dimensions = "picky", 2
+
+        def embed(self, texts: Any, *, is_query: bool = False) -> Any:
+            if any("zebra" in text for text in texts):
+                raise ValueError("not this text")
+            return [(0.6, 0.8)] * len(texts)
+
+    with holdfast.open("memory:", embedder=PickyEmbedder()) as engine:
+        session = engine.session("monday", user="ada", create=True, memory=True)
+        for text in ("The lion sleeps.", "The zebra is striped.", "The owl flies."):
+            session.record("user", text)
+        session.end()
+        engine.memory.deliver()
+        assert engine.memory.embed() == 3
+        assert engine.memory.embed() == 0
+        found = [each.text for each in engine.memory.recall("mammals?", user="ada").passages]
+        assert {"The lion sleeps.", "The owl flies."} <= {*found}
+        assert engine.memory.recall("zebra", user="ada").passages[0].text == "The zebra is striped."

@@ -58,7 +58,8 @@ def find_nearest(wanted: bytes, vectors: Iterable[tuple[int, bytes]], limit: int
             width = len(wanted) // _FLOAT_BYTES
             matrix = numpy.frombuffer(b"".join(packed for _, packed in part), dtype="<f4").reshape(-1, width)
             products = matrix @ numpy.frombuffer(wanted, dtype="<f4")
-            compared = list(zip(products.tolist(), (row for row, _ in part), strict=True))
+            least = numpy.partition(products, -limit)[-limit] if limit < len(part) else -numpy.inf
+            compared = [(float(products[at]), part[at][0]) for at in numpy.flatnonzero(products >= least)]
         best = heapq.nlargest(limit, [*best, *compared])
     return best
 

@@ -258,10 +258,22 @@ class PassageContract(StoreFixtures):
         put_passages(store, hostile)
         assert seqs_of(store, ada(), "secret") == [1]
 
+    def test_terms_are_counted_without_candidates(self, store: Any) -> None:
+        """A limit of 0 finds no passages; the counts are those of a search, whatever is hidden or not taken."""
+        put_passages(store, *(passage_of(ONE, 1, "lion zebra", part=part) for part in range(3)), passage_of(ONE, 2))
+        put_passages(store, passage_of(TWO, 1, "zebra"), passage_of(TWO, 2, "lion", user="bo"))
+        hidden = ada(hidden=(StreamSpan(ONE, 2, 2),))
+        for visible in (ada(), ada(user="bo"), hidden, ada(since_us=1), ada(user="", spans=(StreamSpan(ONE, 1, 1),))):
+            query = PassageQuery(visible=visible, terms=("lion", "zebra", "teapot"), limit=0)
+            counted = store.match_passages(query)
+            found = store.match_passages(msgspec.structs.replace(query, limit=9))
+            assert (counted.passages, counted.counts, counted.total) == ((), found.counts, found.total), visible
+
     def test_limits_are_checked(self, store: Any) -> None:
-        for limit in (0, limits.READ_EVENTS + 1):
+        for limit in (-1, limits.READ_EVENTS + 1):
             with pytest.raises(TooLarge):
                 match(store, ada(), "lion", limit=limit)
+        for limit in (0, limits.READ_EVENTS + 1):
             with pytest.raises(TooLarge):
                 store.recent_passages(ada(), limit)
         with pytest.raises(TooLarge):

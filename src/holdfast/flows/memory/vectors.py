@@ -1,7 +1,8 @@
 """Vectors of the passages that long-term memory has taken.
 
 Laws: a vector is made once for each passage and embedder, in the background. Until then the passage is found by its
-words. An embedder that fails delays vectors, and nothing else.
+words. An embedder that fails delays vectors, and nothing else. A text that it refuses delays no other text: it gets a vector
+that is near nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from holdfast.model import limits
 from holdfast.model.names import check_whole
 from holdfast.ports import Embedder
 
+_REFUSALS = 3
+"""Texts that fail one after the other before the embedder itself is taken to have failed."""
+
 
 def embed_pending(engine: EngineContext, *, limit: int = limits.READ_EVENTS) -> Flow[int]:
     """Embed passages that have no vector yet, at most so many. Returns how many. Raises EmbedderFailed."""
@@ -29,12 +33,31 @@ def embed_pending(engine: EngineContext, *, limit: int = limits.READ_EVENTS) -> 
         if not passages:
             break
         texts = [f"{each.speaker}: {each.text}" if each.speaker else each.text for each in passages]
-        vectors = yield from embed_texts(embedder, texts)
+        try:
+            vectors = yield from embed_texts(embedder, texts)
+        except EmbedderFailed as error:
+            vectors = yield from _embed_each(embedder, texts, error)
         yield from effects.put_vectors(
             embedder.name, [(each.key, vector) for each, vector in zip(passages, vectors, strict=True)]
         )
         done += len(passages)
     return done
+
+
+def _embed_each(embedder: Embedder, texts: Sequence[str], failure: EmbedderFailed) -> Flow[list[tuple[float, ...]]]:
+    """The vectors of texts that failed together. If all of them fail, it is the embedder, not a text."""
+    vectors: list[tuple[float, ...]] = []
+    refused = (0.0,) * embedder.dimensions
+    for text in texts:
+        try:
+            vectors += yield from embed_texts(embedder, [text])
+        except EmbedderFailed:
+            vectors.append(refused)
+            if len(vectors) >= _REFUSALS and all(vector == refused for vector in vectors):
+                break
+    if all(vector == refused for vector in vectors):
+        raise failure
+    return vectors
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str], *, is_query: bool = False) -> Flow[list[tuple[float, ...]]]:
