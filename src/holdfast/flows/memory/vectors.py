@@ -1,7 +1,7 @@
 """Vectors of the passages that long-term memory has taken.
 
 Laws: a vector is made once for each passage and embedder, in the background. Until then the passage is found by its
-words. An embedder that fails delays vectors, and nothing else. A text that it refuses delays no other text: it gets a vector
+words. An embedder that fails delays vectors, and nothing else. A text that it refuses delays no other: it gets a vector
 that is near nothing.
 """
 
