@@ -225,4 +225,5 @@ def measure_speed(bench: Bench) -> Table:
             some, note = describe("PostgreSQL", other, turns, count, bench, stored, tidy)
             lines += some
             notes.append(note)
+        notes.append(f"PostgreSQL was vacuumed after every {TIDY_SESSIONS} sessions; without that it takes more room.")
     return Table(name="recall", title=title, ours="Holdfast", theirs="text", lines=lines, notes=notes)
