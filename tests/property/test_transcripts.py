@@ -19,8 +19,9 @@ import holdfast
 from holdfast import errors
 from holdfast.flows.history import views
 from holdfast.model import limits
+from holdfast.model.names import DEFAULT_ACTOR
 from holdfast.runtime import transfer
-from holdfast.runtime.engine import DEFAULT_ACTOR, build_session_context
+from holdfast.runtime.engine import build_session_context
 from tests.property import transcript_model as model
 from tests.property.engine_machine import EngineMachine
 from tests.property.session_model import CharCounter, ManualClock

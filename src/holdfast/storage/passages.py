@@ -27,6 +27,8 @@ from holdfast.storage import common
 
 COMMON_ROWS = 1_000
 """A term that more passages of one side have is common: it adds to scores, but finds no candidates of its own."""
+COUNT_SHARE = 16
+"""If only counts are wanted, they stop at one in so many passages: a word that more of them have leads nowhere."""
 SCAN_ROWS = 20_000
 """How many passages with a term are looked at, newest first, where each has to be compared with a filter."""
 SIDES = 2
@@ -203,3 +205,8 @@ def chunk(values: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     """Yield a sequence in parts."""
     for at in range(0, len(values), size):
         yield values[at : at + size]
+
+
+def count_limit(total: int) -> int:
+    """Where a count stops if only counts are wanted."""
+    return min(SCAN_ROWS, max(COMMON_ROWS, total // COUNT_SHARE))

@@ -45,6 +45,7 @@ from holdfast.storage.passages import (
     Sight,
     build_shelf,
     check_terms,
+    count_limit,
     keep_best,
     score_rows,
     share_limit,
@@ -421,7 +422,8 @@ class _TermLists:
             for shelf, term, count in (yield Query(tenant, SQL["term_counts"], values)):
                 side = sides[self._side(shelf)]
                 side[term] = side.get(term, 0) + count
-        counts = {term: sum(min(side.get(term, 0), SCAN_ROWS) for side in sides) for term in terms}
+        most = count_limit(self.total)
+        counts = {term: sum(min(side.get(term, 0), most) for side in sides) for term in terms}
         return {term: count for term, count in counts.items() if count}
 
     def _check_bounds(self, rows: set[int]) -> Operation[set[int]]:

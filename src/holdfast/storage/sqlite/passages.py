@@ -32,6 +32,7 @@ from holdfast.storage.passages import (
     Shelf,
     Sight,
     build_shelf,
+    count_limit,
     keep_best,
     score_rows,
     share_limit,
@@ -253,9 +254,10 @@ class _IndexWalk:
     def count_rows(self, terms: Sequence[str]) -> dict[str, int]:
         """Count the rows with each term, where all of them are visible."""
         counts: dict[str, int] = {}
+        most = count_limit(self.total)
         for term in terms:
             queries = filter(None, (_match_query(shelves, term) for shelves in self._open))
-            counts[term] = sum(self._connection.execute(SQL["count_with"], (query, SCAN_ROWS)).get for query in queries)
+            counts[term] = sum(self._connection.execute(SQL["count_with"], (query, most)).get for query in queries)
         return {term: count for term, count in counts.items() if count}
 
     def _rows_of(self, spans: dict[int, list[tuple[int, int]]]) -> set[int]:
