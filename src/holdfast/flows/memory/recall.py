@@ -92,7 +92,7 @@ _WIDE = _SearchWidth(
     limits.RECALL_CANDIDATES, 60, limits.RECALL_NEIGHBOURS, HOP_PASSAGES, limits.RECALL_CANDIDATES // 4
 )
 _NARROW = _SearchWidth(140, 8, 120, 1, 40)
-"""In a memory with more passages than _SMALL_MEMORY, fewer passages are ranked: half the time, for a point of recall at 2,000
+"""In a memory with more passages than _SMALL_MEMORY, fewer are ranked: half the time, for a point of recall at 2,000
 tokens."""
 
 
