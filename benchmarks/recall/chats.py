@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import holdfast
 from benchmarks.harness import Bench, Spread
@@ -53,8 +53,10 @@ def find_counter() -> TokenCounter:
     return ExactCounter()
 
 
-def record_turn(session: holdfast.Session, turn: dict[str, Any]) -> holdfast.Message:
-    role = "assistant" if turn["role"] == "assistant" else "user"
+def record_turn(session: holdfast.Session, turn: dict[str, Any], replier: str = "") -> holdfast.Message:
+    """Record a turn with its speaker. Of two peers, one may stand for the assistant."""
+    is_reply = turn["role"] == "assistant" or turn["speaker"] == replier
+    role: Literal["assistant", "user"] = "assistant" if is_reply else "user"
     return session.record(role, turn["text"], metadata={"speaker": turn["speaker"]})
 
 
@@ -135,7 +137,7 @@ def _measure_chat(bench: Bench, chat: dict[str, Any], *, memory: bool) -> list[f
         session = engine.session("chat", user=USER, create=True, memory=memory)
         for turn in chat["turns"]:
             clock.set(turn)
-            record_turn(session, turn)
+            record_turn(session, turn, chat["speakers"][-1])
         clock.time_us += DAY_US
         for question in questions[::step]:
             shown = str(session.pack(question["text"], budget=PACK_BUDGET))
