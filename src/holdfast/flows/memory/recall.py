@@ -155,7 +155,7 @@ def rank_passages(engine: EngineContext, request: RecallRequest) -> Flow[Sequenc
     asked = _parse(engine, request, ())
     matches = yield from _match(visible, asked.search_terms, limits.RECALL_CANDIDATES)
     width = _WIDE if matches.total <= _SMALL_MEMORY else _NARROW
-    similar = yield from _match_meaning(engine, request, asked)
+    similar = yield from _match_meaning(engine, request, _parse(engine, request, matches.passages))
     dated = yield from _read_days(visible, asked)
     nearest = (passage for passage, _ in similar)
     pool = {each.key: each for each in (*matches.passages[: width.matches], *dated, *nearest)}

@@ -32,7 +32,7 @@ def embed_pending(engine: EngineContext, *, limit: int = limits.READ_EVENTS) -> 
         passages = yield from effects.unembedded_passages(engine.tenant, embedder.name, size)
         if not passages:
             break
-        texts = [f"{each.speaker}: {each.text}" if each.speaker else each.text for each in passages]
+        texts = [each.text for each in passages]
         try:
             vectors = yield from embed_texts(embedder, texts)
         except EmbedderFailed as error:
