@@ -102,7 +102,15 @@
     │   └── UnsafeSqlite         an SQLite with the WAL-reset bug
     ├── MemoryFailed             a long-term memory of the caller failed
     ├── EmbedderFailed           an embedder failed, or returned something else than vectors
-
+    ├── AccessRefused: a server refuses the caller
+    │   ├── KeyRefused           no key, or one that is unknown, expired or revoked
+    │   ├── RightMissing         a key without the right that is needed
+    │   ├── RateExceeded         too many requests in a minute
+    │   └── SpendExceeded        too many tokens in an hour
+    ├── ServerError: a server of Holdfast could not be used
+    │   ├── ServerUnreachable    no connection, or no answer in time
+    │   └── ServerFailed         an answer that is not one of Holdfast
+    ├── LocalOnly                what only the process that opened the store can do
     ├── ModelFailed: a model of holdfast.models gave no usable answer; the engine goes on without it
     │   ├── ModelUnavailable     not reached, overloaded, or over its rate limit
     │   ├── ModelTimeout         no answer in time
@@ -203,16 +211,25 @@ from holdfast.errors.inputs import (
     WindowTooSmall,
 )
 from holdfast.errors.services import (
+    AccessRefused,
     AnswerCut,
     AnswerInvalid,
     EmbedderFailed,
     ExtraMissing,
+    KeyRefused,
+    LocalOnly,
     MemoryFailed,
     ModelFailed,
     ModelRefused,
     ModelRejected,
     ModelTimeout,
     ModelUnavailable,
+    RateExceeded,
+    RightMissing,
+    ServerError,
+    ServerFailed,
+    ServerUnreachable,
+    SpendExceeded,
 )
 from holdfast.errors.storage import (
     DataError,
@@ -239,6 +256,7 @@ from holdfast.errors.storage import (
 )
 
 __all__ = [
+    "AccessRefused",
     "AlreadySuspended",
     "AlreadyTerminal",
     "AmbiguousFact",
@@ -289,7 +307,9 @@ __all__ = [
     "InvalidTool",
     "InvalidUrl",
     "KeyConflict",
+    "KeyRefused",
     "LeaseLost",
+    "LocalOnly",
     "MaxDepthExceeded",
     "MemoryFailed",
     "ModelFailed",
@@ -312,20 +332,26 @@ __all__ = [
     "PoolExhausted",
     "ProposalNotFound",
     "QueueFull",
+    "RateExceeded",
     "ReservationNotFound",
     "ReservationSettled",
     "RestoreRefused",
+    "RightMissing",
     "RoleTooNarrow",
     "SchemaChanged",
     "SchemaTooNew",
     "SchemaTooOld",
     "ScopeMismatch",
+    "ServerError",
+    "ServerFailed",
     "ServerTooOld",
+    "ServerUnreachable",
     "SessionClosedError",
     "SessionDestroyedError",
     "SessionExists",
     "SessionHasForks",
     "SessionNotFound",
+    "SpendExceeded",
     "StorageBusy",
     "StorageCorrupt",
     "StorageError",

@@ -1,4 +1,4 @@
-"""Errors of models, memories and embedders of the caller, and of packages that are not installed."""
+"""Errors of models, memories and embedders of the caller, of access to a server, and of packages that are not installed."""
 
 from __future__ import annotations
 
@@ -56,6 +56,67 @@ class EmbedderFailed(HoldfastError):
     """The embedder {embedder!r} failed: {reason}. Check it. Meanwhile texts are found by their words."""
 
     embedder: str
+    reason: str
+
+
+# Access to a server
+
+
+class AccessRefused(HoldfastError):
+    """The server refuses the request: {reason}. Nothing was stored."""
+
+    reason: str
+
+
+class KeyRefused(AccessRefused):
+    """The request has no valid key: {reason}. Pass one as `Authorization: Bearer …`. Nothing was stored."""
+
+
+class RightMissing(AccessRefused):
+    """The key may not do this: it lacks the right {right!r}. Use a key that has it. Nothing was stored."""
+
+    right: str
+
+
+class RateExceeded(AccessRefused):
+    """The key may send {limit} requests in a minute. Send the request again after {retry_s} seconds. Nothing was stored."""
+
+    limit: int
+    retry_s: int
+
+
+class SpendExceeded(AccessRefused):
+    """The key may spend {limit} tokens in an hour, and has spent {spent}. Send the request again after {retry_s} seconds.
+    Nothing was stored."""
+
+    limit: int
+    spent: int
+    retry_s: int
+
+
+# Servers of Holdfast, as their clients see them
+
+
+class ServerError(HoldfastError):
+    """The server {server} could not do what was asked: {reason}."""
+
+    server: str
+    reason: str
+
+
+class ServerUnreachable(ServerError):
+    """The server {server} cannot be reached: {reason}. Check the address, and try again. Whether a request that was sent
+    has taken effect is unknown: send it again with the same key."""
+
+
+class ServerFailed(ServerError):
+    """The server {server} failed: {reason}. Its log says more, under the id of the request. Try again with the same key."""
+
+
+class LocalOnly(HoldfastError):
+    """{what} is not possible through a server: {reason}. Open the store itself with holdfast.open() for it."""
+
+    what: str
     reason: str
 
 

@@ -1,0 +1,1 @@
+"""Who may use a store through a server or by MCP, and what of it: keys, tokens, rights and limits."""
