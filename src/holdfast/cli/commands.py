@@ -15,6 +15,7 @@ from holdfast.cli.entries import entries
 from holdfast.cli.facts import facts
 from holdfast.cli.forks import compare, fork, forks, merge
 from holdfast.cli.frames import frames, recover, resume, suspended
+from holdfast.cli.keys import keys
 from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
 from holdfast.cli.memory import memory
@@ -93,6 +94,7 @@ for command in (
     stats,
     sweep,
     worker,
+    keys,
     collect,
     completion,
 ):
