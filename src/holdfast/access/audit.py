@@ -76,9 +76,12 @@ def _describe(entry: Entry) -> AuditEntry:
     body = body_of(entry)
     by = str(body.pop("by", ""))
     if entry.kind in (records.KEY_CREATED, records.KEY_ROTATED, records.KEY_REVOKED):
-        grant = body.get("grant", {})
-        shown = {**{name: grant.get(name) for name in ("name", "tenant")}, "reason": body.get("reason")}
-        body = {"key": entry.parent or entry.key, **{name: value for name, value in shown.items() if value}}
+        grant, reason = body.get("grant"), body.get("reason")
+        body = {"key": entry.parent or entry.key}
+        if grant:
+            body |= {"name": grant.get("name"), "tenant": grant.get("tenant", "default")}
+        if reason:
+            body["reason"] = reason
     return AuditEntry(at_us=entry.at_us, action=entry.kind, by=by, details=body)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -22,7 +23,6 @@ from holdfast.errors import (
     EntryConflict,
     InvalidArgument,
     KeyNotFound,
-    StorageBusy,
     VersionConflict,
     describe_value,
 )
@@ -57,18 +57,19 @@ async def create_key(
     key_id, key = records.make_key()
     body = msgspec.to_builtins(records.StoredGrant(grant, records.digest_key(key), by))
     session = await system_session(engine, SESSION, actor=ACTOR, principal=by)
-    for _ in range(CREATE_TRIES):
+    for tries_left in reversed(range(CREATE_TRIES)):
         version = (await session.state()).version
         for other in await list_keys(engine):
             if other.status(clock()) == "live":
                 _check_neighbour(grant, other)
         try:
             await session.entries.append_all([NewEntry(records.KEY_CREATED, key_id, body)], expect=version)
+            break
         except VersionConflict:  # another process changed keys: look at them again
-            continue
-        log_change(records.KEY_CREATED, key_id, by)
-        return await find_key(engine, key_id), key
-    raise StorageBusy(what="the keys of the server", reason=f"other processes changed them {CREATE_TRIES} times")
+            if not tries_left:
+                raise
+    log_change(records.KEY_CREATED, key_id, by)
+    return await find_key(engine, key_id), key
 
 
 def _check_neighbour(grant: KeyGrant, other: KeyRecord) -> None:
@@ -143,9 +144,12 @@ async def find_key(engine: holdfast.AsyncEngine, key_id: str) -> KeyRecord:
 class KeyRing:
     """The keys of the store, as a server looks them up."""
 
-    def __init__(self, engine: holdfast.AsyncEngine, *, clock: Clock = now_us) -> None:
+    def __init__(
+        self, engine: holdfast.AsyncEngine, *, clock: Clock = now_us, timer: Callable[[], float] = time.monotonic
+    ) -> None:
         self._engine = engine
         self._clock = clock
+        self._timer = timer
         self._records: dict[str, KeyRecord] = {}
         self._seq = 0
         self._read_at = self._loaded_at = float("-inf")
@@ -154,15 +158,15 @@ class KeyRing:
 
     async def find(self, key: str) -> Access | None:
         """What the key allows; None if it opens nothing."""
-        await self._refresh(time.monotonic() - KEY_CACHE_S)
+        await self._refresh(self._timer() - KEY_CACHE_S)
         access = self._open(key)
         if access is None:
-            await self._refresh(time.monotonic(), REFUSAL_PAUSE_S)
+            await self._refresh(self._timer(), REFUSAL_PAUSE_S)
             access = self._open(key)
         return access
 
     async def has_live_keys(self) -> bool:
-        await self._refresh(time.monotonic())
+        await self._refresh(self._timer())
         return any(record.status(self._clock()) == "live" for record in self._records.values())
 
     def _open(self, key: str) -> Access | None:
@@ -173,13 +177,13 @@ class KeyRing:
 
     async def _refresh(self, since: float, pause_s: float = 0.0) -> None:
         """Look into the store, unless a look has begun since then. Looks of one process follow one another."""
-        if self._read_at >= since:
+        if self._read_at > since:
             return
         async with self._lock:
-            if self._read_at >= since:
+            if self._read_at > since:
                 return
-            await asyncio.sleep(max(0.0, self._read_at + pause_s - time.monotonic()))
-            began = time.monotonic()
+            await asyncio.sleep(max(0.0, self._read_at + pause_s - self._timer()))
+            began = self._timer()
             if began - self._loaded_at >= RELOAD_S:
                 self._seq, self._loaded_at = 0, began
             await self._read()
