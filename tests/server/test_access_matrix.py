@@ -214,7 +214,7 @@ def test_routes_that_leak_are_found(tmp_path: Path) -> None:
         "GET /api/anything/private-trip: another tenant reads content",
         "GET /api/anything/private-trip: another user gets (200",
         "GET /api/tenant/private-trip: another user reads content",
-        "GET /api/count: another user gets (200, '{\"total\":1}'",
+        "GET /api/count: another user gets (200",
         'GET /api/exists: another tenant gets (200, \'{"error":"forbidden"}\'',
         "a reader stored message.recorded in session acme/ada/log",
         "a reader stored message.recorded in session acme/main/log",
