@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+import msgspec
 
 from holdfast import errors
+from holdfast.access.token_settings import TokenSettings
 from holdfast.cli.output import print_json, print_line
 from holdfast.cli.settings import Settings, common_options
 from holdfast.storage.addresses import mask_address
 
 _KINDS = ("openai", "openai-responses", "anthropic")
+
+
+def _read_token_settings(
+    _context: click.Context, _parameter: click.Parameter, path: str | None
+) -> TokenSettings | None:
+    if path is None:
+        return None
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=TokenSettings)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{path!r} has no settings of tokens: {error}.") from error
 
 
 @click.command()
@@ -30,6 +46,17 @@ _KINDS = ("openai", "openai-responses", "anthropic")
 )
 @click.option(
     "--budget", type=int, default=24_000, show_default=True, metavar="TOKENS", help="The most tokens of a pack."
+)
+@click.option("--allow-host", metavar="NAME", multiple=True, help="A host name that clients use.  [default: its own]")
+@click.option(
+    "--allow-origin", metavar="ORIGIN", multiple=True, help="Web pages that may use the server.  [default: none]"
+)
+@click.option("--behind-tls", is_flag=True, help="Clients come through a proxy that speaks TLS with them.")
+@click.option(
+    "--tokens",
+    type=click.Path(exists=True, dir_okay=False),
+    callback=_read_token_settings,
+    help="A JSON file that says which tokens of an identity provider are accepted.",
 )
 @click.option(
     "--max-body", type=int, default=16 << 20, show_default=True, metavar="BYTES", help="The largest body of a request."
@@ -73,7 +100,7 @@ _KINDS = ("openai", "openai-responses", "anthropic")
 )
 @common_options
 @click.pass_obj
-def serve(settings: Settings, /, store: str | None, log_level: str, **options: object) -> None:
+def serve(settings: Settings, /, store: str | None, log_level: str, **options: Any) -> None:
     """Serve a store over HTTP: a file, or postgresql://….
 
     The log is on stderr, one JSON object a line; /healthz, /readyz and /metrics are for your tools. SIGTERM ends the server
@@ -86,18 +113,22 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: o
         raise errors.ExtraMissing(what="holdfast serve", extra="server") from error
     chosen = ServerSettings(
         store=settings.file if store is None else store,
-        host=str(options["host"]),
-        port=int(str(options["port"])),
-        workers=int(str(options["workers"])),
-        upstream=str(options["upstream"]),
-        upstream_kind=str(options["upstream_kind"] or ""),
-        upstream_key_variable=str(options["upstream_key"]),
-        budget=int(str(options["budget"])),
-        body_bytes=int(str(options["max_body"])),
-        request_s=int(str(options["request_timeout"])),
-        grace_s=int(str(options["grace"])),
-        drain_s=int(str(options["drain"])),
-        background=bool(options["background"]),
+        host=options["host"],
+        port=options["port"],
+        workers=options["workers"],
+        upstream=options["upstream"],
+        upstream_kind=options["upstream_kind"] or "",
+        upstream_key_variable=options["upstream_key"],
+        budget=options["budget"],
+        body_bytes=options["max_body"],
+        request_s=options["request_timeout"],
+        grace_s=options["grace"],
+        drain_s=options["drain"],
+        background=options["background"],
+        allowed_hosts=tuple(options["allow_host"]),
+        allowed_origins=tuple(options["allow_origin"]),
+        behind_tls=options["behind_tls"],
+        jwt=options["tokens"],
     )
 
     def announce(started: ServerSettings) -> None:
@@ -107,6 +138,7 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: o
             print_json({"url": url, "token": started.token, "workers": started.workers})
             return
         print_line(f"Holdfast serves {mask_address(started.store)} at {url}")
-        print_line(f"Token: {started.token}")
+        if started.token:
+            print_line(f"Token, as long as there are no keys: {started.token}")
 
     run.serve(chosen, announce=announce, log_level=log_level)

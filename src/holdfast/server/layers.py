@@ -10,9 +10,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from starlette.datastructures import Headers
@@ -21,9 +21,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.api.problems import MEDIA_TYPE, build_http_problem, build_problem, headers_of
+from holdfast.api.problems import build_http_problem, build_problem, headers_of
 from holdfast.errors import HoldfastError, RequestTimeout, StorageError, TooLarge
 from holdfast.server import metrics
+from holdfast.server.authentication import shape_problem
 from holdfast.server.logs import describe_error, log_request
 from holdfast.server.settings import ServerSettings
 from holdfast.server.state import SERVER_NAME, RunningRequest, ServerState
@@ -38,8 +39,6 @@ CLIENT_GONE = 499
 """The status of a request in the log whose client went away before the answer."""
 UNMATCHED = "unmatched"
 """The route of a request that no route matches."""
-ErrorShape: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-"""How a part of the server writes a problem document for its own clients."""
 
 
 class Observation:
@@ -90,9 +89,8 @@ class Observation:
 class Errors:
     """Answers every error that escapes with a problem document."""
 
-    def __init__(self, app: ASGIApp, shapes: Mapping[str, ErrorShape]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._shapes = shapes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -114,10 +112,7 @@ class Errors:
                 _log_failure(error, request_id)
             if has_started:  # the answer is cut off: the client must see that it is not complete
                 raise
-            await build_response(problem, headers_of(error), self._find_shape(scope))(scope, receive, send)
-
-    def _find_shape(self, scope: Scope) -> ErrorShape | None:
-        return next((shape for prefix, shape in self._shapes.items() if scope["path"].startswith(prefix)), None)
+            await build_response(scope["path"], problem, error, headers_of(error))(scope, receive, send)
 
 
 class Limits:
@@ -213,10 +208,9 @@ def is_stream(headers: Any) -> bool:
     )
 
 
-def build_response(problem: dict[str, Any], headers: Mapping[str, str], shape: ErrorShape | None) -> Response:
-    """A problem as an answer, in the shape of a part if it has one of its own."""
-    body = problem if shape is None else shape(problem)
-    media_type = MEDIA_TYPE if shape is None else "application/json"
+def build_response(path: str, problem: dict[str, Any], error: Exception, headers: Mapping[str, str]) -> Response:
+    """A problem as an answer, in the shape that the clients of the path know."""
+    media_type, body = shape_problem(path, problem, error)
     return Response(
         msgspec.json.encode(body), status_code=problem["status"], headers=dict(headers), media_type=media_type
     )
@@ -228,9 +222,7 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
     title = HTTPStatus(error.status_code).phrase
     detail = error.detail if error.detail != title else f"The server has nothing for {request.method} at this address."
     problem = build_http_problem(error.status_code, title, detail, request.state.request_id)
-    shapes: Mapping[str, ErrorShape] = request.app.state.error_shapes
-    shape = next((each for prefix, each in shapes.items() if request.url.path.startswith(prefix)), None)
-    return build_response(problem, error.headers or {}, shape)
+    return build_response(request.url.path, problem, error, error.headers or {})
 
 
 def _log_failure(error: Exception, request_id: str) -> None:

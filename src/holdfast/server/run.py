@@ -6,9 +6,9 @@ code 0. A worker that is killed is started again; the others go on.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import tempfile
@@ -19,8 +19,8 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-import holdfast
 from holdfast.errors import ServerFailed
+from holdfast.server.authentication import protect_settings
 from holdfast.server.connections import (
     CONNECTIONS,
     HEADER_BYTES,
@@ -37,8 +37,6 @@ from holdfast.server.state import SERVER_NAME
 FACTORY = "holdfast.server.app:create_app"
 END_S = 10
 """How long a process may take to end after its grace time: to give turns back, and to close its store."""
-TOKEN_BYTES = 32
-"""The randomness of the token of a server without keys."""
 
 
 def serve(
@@ -51,14 +49,10 @@ def serve(
     """Run a server until SIGTERM or SIGINT. `announce` gets the settings with the port and the token in use; `factory` is
     the function that builds the application in each process."""
     check_settings(settings)
-    check_store(settings)
+    settings = asyncio.run(protect_settings(settings))  # opens the store: its errors are typed, and it is migrated
     with contextlib.closing(open_listener(settings.host, settings.port)) as listener, _share_metrics(settings):
         raise_file_limit()
-        settings = msgspec.structs.replace(
-            settings,
-            port=listener.getsockname()[1],
-            token=settings.token or secrets.token_urlsafe(TOKEN_BYTES),
-        )
+        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
         store_settings(settings)
         announce(settings)
         config = build_config(settings, log_level, factory)
@@ -67,11 +61,6 @@ def serve(
                 _run_one(uvicorn.Server(config), listener)
             else:
                 _run_several(Multiprocess(config, [listener]))
-
-
-def check_store(settings: ServerSettings) -> None:
-    """Open the store once, and close it: its errors are typed, and it is migrated before the workers come."""
-    holdfast.open(settings.store, principal="server").close()
 
 
 def build_config(settings: ServerSettings, log_level: str, factory: str) -> uvicorn.Config:

@@ -6,11 +6,11 @@ Law: `check_settings` refuses what cannot run before anything is started.
 from __future__ import annotations
 
 import os
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.access.token_settings import TokenSettings
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model import limits
 from holdfast.model.names import check_choice, check_whole
@@ -51,6 +51,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The most tokens of a pack in front of the upstream."""
     token: str = ""
     """The token of a server without keys, on loopback: made and printed at its start."""
+    jwt: TokenSettings | None = None
+    """Which tokens of an identity provider are accepted beside keys; None for none."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names under which the server is reached, beside those of its own: `api.example.com`, `*.example.com`, or `*`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may use the server, with scheme and port; or `*`."""
+    behind_tls: bool = False
+    """True: clients reach the server through TLS, at a proxy in front of it."""
     body_bytes: int = BODY_BYTES
     """The largest body of a request."""
     request_s: int = REQUEST_S
@@ -76,6 +84,8 @@ def check_settings(settings: ServerSettings) -> ServerSettings:
     if not settings.host or settings.host != settings.host.strip():
         raise InvalidArgument(argument="host", reason=f"{describe_value(settings.host)} is not a host or an address")
     _check_upstream(settings)
+    if settings.jwt is not None:
+        settings.jwt.check()
     if settings.workers > 1 and settings.store in ("memory:", ":memory:"):
         reason = f"{settings.workers} processes cannot share a store in memory; use a file or PostgreSQL"
         raise InvalidArgument(argument="workers", reason=reason)
@@ -98,16 +108,6 @@ def _check_upstream(settings: ServerSettings) -> None:
     variable = settings.upstream_key_variable
     if variable and not os.environ.get(variable):
         raise InvalidArgument(argument="upstream_key_variable", reason=f"the environment has no {variable!r}")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can reach a server at this host."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def store_settings(settings: ServerSettings) -> None:
