@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import sys
 from collections.abc import AsyncIterator
 
@@ -99,6 +101,13 @@ async def fail(request: Request) -> JSONResponse:
     raise RuntimeError(f"the fault quotes {body.decode()}")
 
 
+async def rest(_request: Request) -> Response:
+    """Give memory back that is not in use: what is still there afterwards is held by something."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return Response(status_code=204)
+
+
 async def echo(request: Request) -> Response:
     return Response(await request.body(), media_type="text/plain")
 
@@ -109,6 +118,7 @@ def routes() -> list[BaseRoute]:
         Route("/work/sleep", sleep, methods=["POST"]),
         Route("/work/fail", fail, methods=["POST"]),
         Route("/work/echo", echo, methods=["POST"]),
+        Route("/work/rest", rest, methods=["POST"]),
         Route("/work/flood", flood),
         Route(f"{session}/messages", record, methods=["POST"]),
         Route(f"{session}/messages", read),
