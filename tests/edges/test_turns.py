@@ -176,7 +176,7 @@ def test_a_task_that_is_cancelled_again_and_again_gives_its_turn_back() -> None:
                 await asyncio.sleep(0.01)
             while not task.done():
                 task.cancel()
-                await asyncio.sleep(0)  # noqa: ASYNC110
+                await asyncio.sleep(0)
             async with session.turn(wait_s=0) as turn:
                 await turn.record("user", "Hello.")
 

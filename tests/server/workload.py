@@ -10,6 +10,7 @@ import ctypes
 import gc
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 from starlette.applications import Starlette
@@ -130,6 +131,18 @@ def routes() -> list[BaseRoute]:
 
 def create_app() -> Starlette:
     return build_app(load_settings(), more=routes())
+
+
+def create_failing_app() -> Starlette:
+    """An application that cannot start."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        if not app.routes:
+            raise RuntimeError("there is nothing to serve")
+        yield
+
+    return Starlette(lifespan=lifespan)
 
 
 def main() -> None:
