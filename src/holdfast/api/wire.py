@@ -30,6 +30,7 @@ from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
+from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
 
@@ -119,6 +120,8 @@ def encode_argument(name: str, value: object) -> Any:
         return {"policy": value.name, "figures": msgspec.to_builtins(value)}
     if isinstance(value, Pack):
         return msgspec.to_builtins(write_receipt(value))
+    if isinstance(value, FunctionTool):
+        return _encode_struct(name, value.declaration)
     if isinstance(value, ContextHolder):
         return msgspec.to_builtins(Place(value.scope, value._context.frame))
     if isinstance(value, msgspec.Struct):
