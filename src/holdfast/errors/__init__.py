@@ -39,6 +39,8 @@
     │   ├── ProposalNotFound
     │   ├── PackNotFound
     │   ├── FileAbsent
+    │   ├── LedgerNotFound           a ledger that the caller of a server may not use
+    │   ├── KeyNotFound              no such key of a server
     │   └── BlobNotFound
     ├── Conflict: the stored state does not allow the command
     │   ├── VersionConflict      another writer was first
@@ -107,6 +109,7 @@
     │   ├── RightMissing         a key without the right that is needed
     │   ├── RateExceeded         too many requests in a minute
     │   └── SpendExceeded        too many tokens in an hour
+    ├── KeysMissing              a server without keys where others can reach it
     ├── ServerError: a server of Holdfast could not be used
     │   ├── ServerUnreachable    no connection, or no answer in time
     │   ├── ServerFailed         an answer that is not one of Holdfast
@@ -218,7 +221,10 @@ from holdfast.errors.services import (
     AnswerInvalid,
     EmbedderFailed,
     ExtraMissing,
+    KeyNotFound,
     KeyRefused,
+    KeysMissing,
+    LedgerNotFound,
     LocalOnly,
     MemoryFailed,
     ModelFailed,
@@ -311,8 +317,11 @@ __all__ = [
     "InvalidTool",
     "InvalidUrl",
     "KeyConflict",
+    "KeyNotFound",
     "KeyRefused",
+    "KeysMissing",
     "LeaseLost",
+    "LedgerNotFound",
     "LocalOnly",
     "MaxDepthExceeded",
     "MemoryFailed",

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 import holdfast
+from holdfast.server.authentication import access_layers, open_access
 from holdfast.server.settings import ServerSettings
 
 
@@ -25,8 +26,9 @@ def build_app(settings: ServerSettings) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with await holdfast.open_async(settings.store, principal="server") as app.state.engine:
+            await open_access(app, app.state.engine, settings)
             yield
 
-    app = Starlette(routes=[Route("/healthz", healthz)], lifespan=lifespan)
+    app = Starlette(routes=[Route("/healthz", healthz)], middleware=access_layers(settings), lifespan=lifespan)
     app.state.settings = settings
     return app

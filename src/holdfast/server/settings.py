@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.access.token_settings import TokenSettings
+
 DEFAULT_PORT = 8787
 
 
@@ -25,3 +27,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The most tokens of a pack in front of the upstream."""
     token: str = ""
     """The token of a server without keys, on loopback: made and printed at its start."""
+    jwt: TokenSettings | None = None
+    """Which tokens of an identity provider are accepted beside keys; None for none."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names under which the server is reached, beside those of its own: `api.example.com`, `*.example.com`, or `*`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may use the server, with scheme and port; or `*`."""
+    behind_tls: bool = False
+    """True: clients reach the server through TLS, at a proxy in front of it."""
