@@ -56,6 +56,8 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
     scope: Scope
     frame: str | None = None
+    turn: str | None = None
+    """In an argument: the turn that it is bound to, as in the header Holdfast-Turn."""
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -92,7 +94,9 @@ def _wire_union(members: Sequence[Any]) -> Any:
     kept: list[Any] = []
     has_name = any(member in (str, int) for member in members)
     for member in members:
-        if member in (Faithful, Frugal, Classic):
+        if member is Message and int not in members:
+            kept.append(int)  # its seq
+        elif member in (Faithful, Frugal, Classic):
             kept.append(PolicyDocument)
         elif get_origin(member) is not Callable and not (has_name and member in _REFERENCES):
             kept.append(wire_type(member))
