@@ -290,8 +290,8 @@ def read_arguments(
         match parameter.place:
             case "path":
                 scalars = _form_of(parameter.annotation).scalars
-                arguments[name] = path[name] if str in _flatten(wire_type(parameter.annotation)) else read_scalar(
-                    path[name], scalars
+                arguments[name] = (
+                    path[name] if str in _flatten(wire_type(parameter.annotation)) else read_scalar(path[name], scalars)
                 )
             case "header":
                 if (text := header(parameter.header)) is not None:

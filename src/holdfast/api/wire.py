@@ -214,6 +214,8 @@ def encode_answer(value: object) -> Any:
     """An answer of the engine as something that msgspec encodes as JSON."""
     if isinstance(value, Pack):
         return describe_pack(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, ContextHolder):
         return Place(value.scope, value._context.frame)
     if isinstance(value, Entry):

@@ -61,7 +61,9 @@ def locate(place: Place) -> str:
     path = f"{API}/sessions/{quote_name(scope.session)}"
     if place.frame is not None:
         path += f"/frames/{quote_name(place.frame)}"
-    query = [f"{name}={quote_name(value)}" for name, value in (("actor", scope.actor), ("thread", scope.thread)) if value]
+    query = [
+        f"{name}={quote_name(value)}" for name, value in (("actor", scope.actor), ("thread", scope.thread)) if value
+    ]
     return f"{path}?{'&'.join(query)}"
 
 

@@ -1,7 +1,7 @@
 """The native API: every operation of the table over HTTP, from the signatures of the methods.
 
 Laws: an operation needs its right, opens its object as the caller may, and calls the method of the same name of the async
-engine. An error of the engine is a problem document; any other error is a fault of the server, for its outer layers.
+engine. Errors are raised: the layers around it answer with problem documents.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount
 from starlette.types import Receive, Scope, Send
 
+from holdfast.access.access import SYSTEM_TENANT
 from holdfast.api.operations import OPERATIONS, Need, Operation
-from holdfast.api.problems import MEDIA_TYPE, build_http_problem, build_problem, headers_of, status_of
+from holdfast.api.problems import MEDIA_TYPE, build_http_problem
 from holdfast.api.requests import (
     API,
     STREAMED,
@@ -28,9 +28,10 @@ from holdfast.api.requests import (
     read_arguments,
     takes_place,
 )
-from holdfast.api.signatures import VERSION_HEADER, read_signature
+from holdfast.api.signatures import read_signature
 from holdfast.api.wire import decode_argument
-from holdfast.errors import HoldfastError, InvalidArgument
+from holdfast.errors import InvalidArgument
+from holdfast.model.log import FeedPage
 from holdfast.runtime.admin import Admin
 from holdfast.runtime.engine import Engine
 from holdfast.server.native.answers import VERSIONED, build_answer, matches, read_page, read_version
@@ -56,10 +57,7 @@ class NativeApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        try:
-            response = await self._answer(request)
-        except HoldfastError as error:
-            response = answer_error(request, error)
+        response = await self._answer(request)
         if scope["method"] == "HEAD":
             response = Response(status_code=response.status_code, headers=dict(response.headers))
         await response(scope, receive, send)
@@ -93,17 +91,9 @@ def answer_unknown(request: Request, verbs: list[str]) -> Response:
         problem = build_http_problem(405, "Method not allowed", detail, request_id)
         return Response(msgspec.json.encode(problem), 405, {"Allow": ", ".join(verbs)}, MEDIA_TYPE)
     detail = f"There is no such address. {API}/openapi.json lists all."
-    return Response(msgspec.json.encode(build_http_problem(404, "Not found", detail, request_id)), 404, None, MEDIA_TYPE)
-
-
-def answer_error(request: Request, error: HoldfastError) -> Response:
-    """An error of the engine as a problem document. Faults of the server are raised: its outer layers log them."""
-    if_match = VERSION_HEADER in request.headers
-    status = status_of(error, if_match=if_match)
-    if status == 500:
-        raise error
-    problem = build_problem(error, str(getattr(request.state, "request_id", "")), if_match=if_match)
-    return Response(msgspec.json.encode(problem), status, headers_of(error), MEDIA_TYPE)
+    return Response(
+        msgspec.json.encode(build_http_problem(404, "Not found", detail, request_id)), 404, None, MEDIA_TYPE
+    )
 
 
 async def run_operation(operation: Operation, call: Call) -> Response:
@@ -160,10 +150,19 @@ async def _run_method(operation: Operation, call: Call, arguments: dict[str, Any
     value = getattr(owner, operation.method)(*positional, **named)
     if inspect.isawaitable(value):
         value = await value
+    if isinstance(value, FeedPage):
+        value = hide_system(value)
     response = build_answer(operation, value, arguments)
     if version is not None:
         response.headers["ETag"] = f'"{version}"'
     return response
+
+
+def hide_system(page: FeedPage) -> FeedPage:
+    """A page of the feed without what the server stores for itself."""
+    shown = [number for number, event in enumerate(page.events) if event.stream.tenant != SYSTEM_TENANT]
+    cursors = tuple(page.cursors[number] for number in shown) if page.cursors else ()
+    return FeedPage(tuple(page.events[number] for number in shown), page.cursor, cursors)
 
 
 async def complete_write(operation: Operation, call: Call, arguments: dict[str, Any]) -> None:
@@ -171,14 +170,12 @@ async def complete_write(operation: Operation, call: Call, arguments: dict[str, 
     maintenance is in the audit."""
     if operation.method == "record":
         arguments.setdefault("pack", False)  # the newest pack of this process may be of another program
+    if operation.method == "record_all" and isinstance(arguments["messages"], list):
+        pairs = (tuple(each) if isinstance(each, list) else each for each in arguments["messages"])
+        arguments["messages"] = list(pairs)  # JSON has no tuples
     if operation.method == "refresh_identity":
         arguments["identity"] = call.access.check_identity_claim(arguments["identity"])
-    if operation.owner is Admin:
+    if operation.owner is Admin and operation.verb != "GET":
         await call.request.app.state.audit.maintain(
             by=call.access.principal, key_id=call.access.key_id, operation=operation.name
         )
-
-
-def routes() -> list[BaseRoute]:
-    """The routes of the native API."""
-    return [Mount(API, app=NativeApi())]

@@ -134,9 +134,7 @@ async def open_place(call: Call, name: str, place: object) -> holdfast.AsyncSess
     scope = place.scope
     if scope.tenant != call.access.tenant:
         raise session_not_found(scope)
-    opened = await rules.open_session(
-        call.engine, call.access, scope.session, actor=scope.actor, thread=scope.thread
-    )
+    opened = await rules.open_session(call.engine, call.access, scope.session, actor=scope.actor, thread=scope.thread)
     return opened if place.turn is None else bind_turn(opened, read_turn(place.turn, opened.scope))
 
 

@@ -69,7 +69,9 @@ class RouteTree(Generic[E]):
         return sorted(set(verbs))
 
 
-def _walk(node: _Node[E], texts: list[str], values: tuple[str, ...]) -> Iterator[tuple[dict[str, _Leaf[E]], tuple[str, ...]]]:
+def _walk(
+    node: _Node[E], texts: list[str], values: tuple[str, ...]
+) -> Iterator[tuple[dict[str, _Leaf[E]], tuple[str, ...]]]:
     """Yield the verbs of every template that fits, with the values of its parameters; literal segments first."""
     if not texts:
         if node.leaves:
