@@ -209,6 +209,15 @@ PARTS: tuple[Part, ...] = (
         _AFTER,
         answer=EVENTS,
     ),
+    Part(
+        "openapi",
+        "GET",
+        "/openapi.json",
+        None,
+        "This document.",
+        answer=dict[str, Any],
+        is_open=True,
+    ),
 )
 """All parts. FeedEvent is the data of an event of a feed."""
 FEED_DATA = FeedEvent

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+
+import msgspec
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 
+from holdfast.api.openapi import build_document
 from holdfast.api.parts import PARTS
 from holdfast.api.requests import API
 from holdfast.server.native import feed, streams, tools, turns
+from holdfast.server.native.calls import Answer, Call
 from holdfast.server.native.dispatch import Endpoint, NativeApi
+
+
+async def get_document(_call: Call) -> Response:
+    """The OpenAPI document."""
+    return Answer(encode_document())
+
+
+@functools.cache
+def encode_document() -> bytes:
+    return msgspec.json.encode(build_document())
+
 
 ENDPOINTS: dict[str, Endpoint] = {
     "take_turn": turns.take_turn,
@@ -22,6 +39,7 @@ ENDPOINTS: dict[str, Endpoint] = {
     "Session.watch": feed.watch_session,
     "Ledger.watch": feed.watch_ledger,
     "Admin.watch": feed.watch_all,
+    "openapi": get_document,
 }
 """The parts, by their names; those of a session and of a frame by the last word."""
 
