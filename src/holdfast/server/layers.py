@@ -211,6 +211,9 @@ def choose_request_id(headers: Headers) -> str:
 
 def find_route(scope: Scope) -> str:
     """The template of the route that was matched: a name without any id in it."""
+    template = scope.get("route_template")
+    if isinstance(template, str):
+        return template
     path = getattr(scope.get("route"), "path", None)
     return UNMATCHED if path is None else (scope.get("root_path", "") + path) or "/"
 
