@@ -1,7 +1,7 @@
 """The Conversations API: a conversation is a session, its items are its messages.
 
-Laws: several items are stored together or not at all. Items have stable ids and a stable order, whoever else writes. An item
-is deleted for good, and with all that would be refused without it: a call group goes as one.
+Laws: several items are stored together or not at all. Items have stable ids and a stable order, whoever else writes. An
+item is deleted for good, and with all that would be refused without it: a call group goes as one.
 """
 
 from __future__ import annotations

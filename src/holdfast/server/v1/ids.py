@@ -20,9 +20,9 @@ import holdfast
 from holdfast.access.access import SYSTEM_TENANT
 from holdfast.model.names import DEFAULT_ACTOR
 
-SECRET_SESSION = "v1"
-SECRET_KEY = "secret"
-SECRET_BYTES = 32
+SIGNING_SESSION = "v1"
+SIGNING_ENTRY = "signing"
+SIGNING_BYTES = 32
 MAC_BYTES = 16
 PREFIX = "resp_"
 ID_CHARS = 1_200
@@ -80,12 +80,12 @@ class ResponseIds:
 
 async def load_ids(engine: holdfast.AsyncEngine) -> ResponseIds:
     """The ids of this store. The first server makes the secret; all others read it."""
-    session = await engine.acting_as(tenant=SYSTEM_TENANT, principal="server").session(SECRET_SESSION, create=True)
-    entry = await session.entries.get(SECRET_KEY)
+    session = await engine.acting_as(tenant=SYSTEM_TENANT, principal="server").session(SIGNING_SESSION, create=True)
+    entry = await session.entries.get(SIGNING_ENTRY)
     if entry is None:
         try:
-            entry = await session.entries.append("secret", SECRET_KEY, secrets.token_hex(SECRET_BYTES))
+            entry = await session.entries.append("secret", SIGNING_ENTRY, secrets.token_hex(SIGNING_BYTES))
         except holdfast.errors.EntryConflict:  # another server was first
-            entry = await session.entries.get(SECRET_KEY)
+            entry = await session.entries.get(SIGNING_ENTRY)
     assert entry is not None, "it was appended, and is never deleted"
     return ResponseIds(bytes.fromhex(str(entry.body)))

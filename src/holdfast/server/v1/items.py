@@ -221,9 +221,7 @@ def _with_whole_texts(message: Message, bodies: dict[str, bytes]) -> Message:
             Text(bodies[part.ref.digest].decode(errors="replace")) if isinstance(part, Body) else part for part in parts
         )
 
-    results = tuple(
-        msgspec.structs.replace(result, content=restore(result.content)) for result in message.tool_results
-    )
+    results = tuple(msgspec.structs.replace(result, content=restore(result.content)) for result in message.tool_results)
     return msgspec.structs.replace(message, content=restore(message.content), tool_results=results)
 
 

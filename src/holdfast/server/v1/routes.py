@@ -41,7 +41,9 @@ def routes() -> list[BaseRoute]:
         ("GET", f"{PREFIX}/models", models.list_models),
         ("GET", f"{PREFIX}/models/{{model:path}}", models.retrieve),
     ]
-    built: list[BaseRoute] = [Route(path, _answer_errors(endpoint), methods=[method]) for method, path, endpoint in table]
+    built: list[BaseRoute] = [
+        Route(path, _answer_errors(endpoint), methods=[method]) for method, path, endpoint in table
+    ]
     every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     return [*built, Route(f"{PREFIX}/{{rest:path}}", _answer_errors(refuse_path), methods=every)]
 
