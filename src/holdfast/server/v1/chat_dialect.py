@@ -48,11 +48,8 @@ class ChatDialect:
             name = "max_completion_tokens" if self._is_openai else "max_tokens"
             body[name] = question.max_output_tokens
         body["model"] = question.model
-        if not self._is_openai:  # few others know the role of a developer
-            body["messages"] = [
-                {**message, "role": "system"} if message["role"] == "developer" else message
-                for message in body["messages"]
-            ]
+        if not self._is_openai:
+            body["messages"] = _plain_messages(body["messages"])
         tools = [_convert_tool(tool) for tool in question.tools] + [tool.openai() for tool in engine_tools]
         body.pop("tools", None)
         if tools:
@@ -128,6 +125,26 @@ class _ChatReader:
         if self._stop is None:
             return None
         return ReplyEnd(self._stop, read_openai_usage(self._usage), self._model)
+
+
+def _plain_messages(messages: list[Fields]) -> list[Fields]:
+    """The messages for a server whose template may know one system message only, the first: several become one, and the
+    text of the application for this call goes to the end of the last message of the user."""
+    at = next((number for number, each in enumerate(messages) if each["role"] != "system"), len(messages))
+    system, rest = messages[:at], messages[at:]
+    texts = [each["content"] for each in system]
+    if len(texts) > 1 and all(isinstance(text, str) for text in texts):
+        system = [{**system[0], "content": "\n\n".join(texts)}]
+    if rest and rest[-1]["role"] == "developer":
+        tail = rest.pop()["content"]
+        content = rest[-1]["content"] if rest and rest[-1]["role"] == "user" else None
+        if isinstance(content, str):
+            rest[-1] = {**rest[-1], "content": f"{content}\n\n{tail}"}
+        elif isinstance(content, list):
+            rest[-1] = {**rest[-1], "content": [*content, {"type": "text", "text": tail}]}
+        else:
+            rest.append({"role": "user", "content": tail})
+    return [*system, *rest]
 
 
 def _first_choice(event: Fields) -> Fields | None:

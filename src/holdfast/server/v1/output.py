@@ -163,7 +163,8 @@ class OutputBuilder:
             self._count(str(event.get("delta", "")))
             self._texts[place].append(str(event.get("delta", "")))
         if kind == "response.output_item.done":
-            item = dict(event["item"])
+            item = complete_item(event["item"])
+            fields["item"] = item
             self._count(str(item))
             self._texts.pop(place, None)
             self.reply.append(item)
@@ -259,6 +260,18 @@ def _show_part(kind: str, text: str) -> Fields:
     if kind == "refusal":
         return {"type": "refusal", "refusal": text}
     return {"type": kind, "text": text} | ({"annotations": [], "logprobs": []} if kind == "output_text" else {})
+
+
+def complete_item(item: Fields) -> Fields:
+    """An item of an upstream, with the fields that every item of its type has."""
+    if item.get("type") != "message" or not isinstance(item.get("content"), list):
+        return dict(item)
+    parts = [
+        {"annotations": [], "logprobs": [], **part} if part.get("type") == "output_text" else dict(part)
+        for part in item["content"]
+        if isinstance(part, dict)
+    ]
+    return {"status": "completed", **item, "content": parts}
 
 
 def _copy(item: Fields) -> Fields:
