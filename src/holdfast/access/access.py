@@ -12,6 +12,7 @@ names something.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Literal, TypeAlias, Unpack, get_args
 
@@ -194,6 +195,7 @@ async def create_session(
     thread: str | None = None,
     user: str | None = None,
     key: str | None = None,
+    cause: str | None = None,
     **options: Unpack[SessionOptions],
 ) -> holdfast.AsyncSession:
     """Create a session as the caller may: a program for anyone of the tenant, a user for themselves.
@@ -212,7 +214,9 @@ async def create_session(
         options["identity"] = access.check_identity_claim(claim)
         options["ledgers"] = _complete_ledgers(access, options)
         user = access.identity.user_id
-    return await engine.create_session(session, user=user, actor=scope.actor, thread=thread, key=key, **options)
+    return await engine.create_session(
+        session, user=user, actor=scope.actor, thread=thread, key=key, cause=cause, **options
+    )
 
 
 def _complete_ledgers(access: Access, options: SessionOptions) -> tuple[LedgerId, ...]:
@@ -231,6 +235,8 @@ async def list_sessions(
     *,
     actor: str | None = None,
     status: Literal["open", "closed", "destroyed"] | None = None,
+    active_since_us: int | None = None,
+    idle_since_us: int | None = None,
     order: Literal["name", "recent"] = "name",
     after: SessionRow | None = None,
     limit: int = 100,
@@ -240,11 +246,20 @@ async def list_sessions(
     if not access.allows_actor(actor):
         return ()
     actor = access.actor if access.actor is not None else actor
+    read = functools.partial(
+        engine.sessions,
+        actor=actor,
+        status=status,
+        active_since_us=active_since_us,
+        idle_since_us=idle_since_us,
+        order=order,
+        limit=limit,
+    )
     if access.identity is None:
-        return await engine.sessions(actor=actor, status=status, order=order, after=after, limit=limit)
+        return await read(after=after)
     shown: list[SessionRow] = []
     while len(shown) < limit:
-        page = await engine.sessions(actor=actor, status=status, order=order, after=after, limit=limit)
+        page = await read(after=after)
         for row in page:
             if await _allows_scope(engine, access, scope_of(row)):
                 shown.append(row)

@@ -20,6 +20,7 @@ from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
 from holdfast.cli.memory import memory
 from holdfast.cli.packs import diff, pack, why
+from holdfast.cli.serve import serve
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
@@ -94,6 +95,7 @@ for command in (
     stats,
     sweep,
     worker,
+    serve,
     keys,
     collect,
     completion,

@@ -41,6 +41,7 @@
     │   ├── FileAbsent
     │   ├── LedgerNotFound           a ledger that the caller of a server may not use
     │   ├── KeyNotFound              no such key of a server
+    │   ├── Absent                   the answer of a server for what would be None
     │   └── BlobNotFound
     ├── Conflict: the stored state does not allow the command
     │   ├── VersionConflict      another writer was first
@@ -216,6 +217,7 @@ from holdfast.errors.inputs import (
     WindowTooSmall,
 )
 from holdfast.errors.services import (
+    Absent,
     AccessRefused,
     AnswerCut,
     AnswerInvalid,
@@ -266,6 +268,7 @@ from holdfast.errors.storage import (
 )
 
 __all__ = [
+    "Absent",
     "AccessRefused",
     "AlreadySuspended",
     "AlreadyTerminal",

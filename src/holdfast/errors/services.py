@@ -118,6 +118,12 @@ class LedgerNotFound(NotFound):
 # Servers of Holdfast, as their clients see them
 
 
+class Absent(NotFound):
+    """{what}: there is none. Check the name. Nothing was changed."""
+
+    what: str
+
+
 class ServerError(HoldfastError):
     """The server {server} could not do what was asked: {reason}."""
 

@@ -177,7 +177,7 @@ async def refuse(scope: Scope, send: Send, error: HoldfastError, more: Mapping[s
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
 
 
-def shape_problem(path: str, problem: dict[str, Any], error: HoldfastError) -> tuple[str, dict[str, Any]]:
+def shape_problem(path: str, problem: dict[str, Any], error: Exception) -> tuple[str, dict[str, Any]]:
     """A refusal as the clients of a path know it: OpenAI's under /v1, OAuth's under /mcp, or else a problem document."""
     if path == "/v1" or path.startswith("/v1/"):
         kinds = {401: ("invalid_request_error", "invalid_api_key"), 429: ("rate_limit_error", "rate_limit_exceeded")}

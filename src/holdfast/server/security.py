@@ -19,11 +19,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.server.settings import ServerSettings
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-OPEN_PATHS = ("/healthz", "/readyz")
-"""They say whether the server works and nothing else: no key is needed, and any host name is right."""
+OPEN_PATHS = ("/healthz", "/readyz", "/api/openapi.json")
+"""They say whether the server works, or describe it, and nothing else: no key is needed, and any host name is right."""
 CORS_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 CORS_HEADERS = (
-    "authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id, mcp-method, mcp-name, "
+    "authorization, content-type, holdfast-cause, holdfast-identity, holdfast-turn, idempotency-key, if-match, "
+    "if-none-match, if-range, last-event-id, range, mcp-method, mcp-name, "
     "mcp-protocol-version, mcp-session-id, openai-beta, openai-organization, openai-project, x-api-key, api-key, "
     "x-request-id"
 )
