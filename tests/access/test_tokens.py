@@ -204,6 +204,13 @@ def test_no_token_is_signed_with_nothing_or_with_a_public_key(issuer: Issuer, jw
     assert verify(settings_for(jwks, algorithms=("ES256",)), good) is None
 
 
+def test_a_token_with_a_critical_header_that_nobody_knows_is_refused(issuer: Issuer, jwks: str) -> None:
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": int(time.time()) + 300}
+    for header in ({}, {"crit": ["b64"], "b64": True}, {"crit": ["x"], "x": 1}):
+        token = jwt.encode(claims, issuer.private["RS256"], "RS256", {"kid": "RS256", **header})
+        assert (verify(settings_for(jwks), token) is None) == bool(header)
+
+
 def test_a_secret_key_in_the_set_is_no_key_for_tokens(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     secret = b"0" * 32

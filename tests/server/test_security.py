@@ -60,7 +60,7 @@ def test_a_name_that_is_not_the_servers_is_refused(plain: str, shared: str) -> N
         answer = get(plain, host=host)
         assert answer.status_code == 421, host
         assert answer.headers["content-type"] == "application/problem+json"
-        assert "allowed_hosts" in answer.json()["detail"]
+        assert "--allow-host" in answer.json()["detail"]
         assert host not in answer.text
         assert httpx2.get(f"{plain}/healthz", headers={"host": host}).status_code == 200
     assert get(shared, host="api.example").status_code == 200
