@@ -18,7 +18,7 @@ from holdfast.access.audit import Audit, append_audit, list_audit
 from holdfast.access.keys import create_key, revoke_key, rotate_key
 from holdfast.access.rates import RateLimiter, TokenBucket, rate_exceeded, rate_headers
 from holdfast.access.records import KeyGrant
-from holdfast.access.spend import HOUR_US, Spending
+from holdfast.access.spend import HOUR_US, KeySpending
 from holdfast.errors import InvalidInput, SpendExceeded
 from tests.access.test_keys import opened, store_address
 from tests.edges.engines import ManualClock
@@ -84,7 +84,7 @@ def test_a_process_remembers_a_bounded_number_of_keys(monkeypatch: pytest.Monkey
     assert len(limiter._buckets) == 2
 
 
-# Spending
+# KeySpending
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -93,7 +93,7 @@ def test_what_one_process_adds_another_one_counts_once(kind: str, tmp_path: Path
 
     async def run(address: str) -> None:
         async with opened(address, clock) as here, opened(address, clock) as there:
-            one, other = Spending(here, clock=clock.now_us), Spending(there, clock=clock.now_us)
+            one, other = KeySpending(here, clock=clock.now_us), KeySpending(there, clock=clock.now_us)
             await other.check(KEY)
             assert await other.total(KEY) == 0
             await one.add(KEY, 60, key="call-1")
@@ -114,7 +114,7 @@ def test_what_one_process_adds_another_one_counts_once(kind: str, tmp_path: Path
             await other.check(KEY)
             await other.add(KEY, 5, key="call-1")
             assert await other.total(KEY) == 0, "the call was counted in the hour before"
-            assert await Spending(here, clock=clock.now_us).total(KEY) == 0
+            assert await KeySpending(here, clock=clock.now_us).total(KEY) == 0
 
     with store_address(kind, tmp_path) as address:
         asyncio.run(run(address))
@@ -124,14 +124,14 @@ def test_the_sum_is_that_of_the_entries_however_they_are_looked_at() -> None:
     async def run() -> None:
         clock = ManualClock()
         async with opened("memory:", clock) as engine:
-            looking = Spending(engine, clock=clock.now_us)
+            looking = KeySpending(engine, clock=clock.now_us)
             expected = 0
             for number in range(250):
                 await looking.add(KEY, number, key=f"call-{number}")
                 expected += number
                 if number % 7 == 0:
                     assert await looking.total(KEY) == expected
-            assert await looking.total(KEY) == await Spending(engine, clock=clock.now_us).total(KEY) == expected
+            assert await looking.total(KEY) == await KeySpending(engine, clock=clock.now_us).total(KEY) == expected
             with pytest.raises(InvalidInput):
                 await looking.add(KEY, -1, key="x")
             with pytest.raises(InvalidInput):

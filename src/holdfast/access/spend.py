@@ -31,7 +31,7 @@ class HourSum(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-class Spending:
+class KeySpending:
     """The spending of all keys, as one process sees it."""
 
     def __init__(self, engine: holdfast.AsyncEngine, *, clock: Clock = now_us) -> None:
