@@ -12,7 +12,7 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 
@@ -24,12 +24,13 @@ from holdfast.model.content import ToolCall
 from holdfast.model.entries.entry import Entry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
-from holdfast.model.history.plans import Classic, Faithful, Frugal
+from holdfast.model.history.plans import Classic, Faithful, Frugal, PolicyName
 from holdfast.model.history.withdrawals import Withdrawal
 from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
+from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
 
@@ -55,12 +56,14 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
     scope: Scope
     frame: str | None = None
+    turn: str | None = None
+    """In an argument: the turn that it is bound to, as in the header Holdfast-Turn."""
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
     """A policy of compaction with figures of its own."""
 
-    policy: Literal["faithful", "frugal", "classic"]
+    policy: PolicyName
     figures: dict[str, float | None] = {}
 
 
@@ -91,7 +94,9 @@ def _wire_union(members: Sequence[Any]) -> Any:
     kept: list[Any] = []
     has_name = any(member in (str, int) for member in members)
     for member in members:
-        if member in (Faithful, Frugal, Classic):
+        if member is Message and int not in members:
+            kept.append(int)  # its seq
+        elif member in (Faithful, Frugal, Classic):
             kept.append(PolicyDocument)
         elif get_origin(member) is not Callable and not (has_name and member in _REFERENCES):
             kept.append(wire_type(member))
@@ -115,14 +120,11 @@ def encode_argument(name: str, value: object) -> Any:
         return getattr(value, _REFERENCES[kind])
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, Faithful | Frugal | Classic):
-        return {"policy": value.name, "figures": msgspec.to_builtins(value)}
-    if isinstance(value, Pack):
-        return msgspec.to_builtins(write_receipt(value))
-    if isinstance(value, ContextHolder):
-        return msgspec.to_builtins(Place(value.scope, value._context.frame))
+    document = _to_document(value)
+    if document is not None:
+        return msgspec.to_builtins(document)
     if isinstance(value, msgspec.Struct):
-        return _encode_struct(name, value)
+        return _encode_struct(name, value.declaration if isinstance(value, FunctionTool) else value)
     if isinstance(value, bytes | bytearray | memoryview):
         return {BYTES: base64.b64encode(value).decode()}
     if isinstance(value, datetime):
@@ -132,6 +134,17 @@ def encode_argument(name: str, value: object) -> Any:
     if kind in (list, tuple):
         return [encode_argument(name, each) for each in value]  # type: ignore[attr-defined]
     raise InvalidArgument(argument=name, reason=f"{describe_value(value)} cannot be sent to a server")
+
+
+def _to_document(value: object) -> object:
+    """What is sent in place of an object that has no JSON form of its own; None for any other value."""
+    if isinstance(value, Faithful | Frugal | Classic):
+        return {"policy": value.name, "figures": msgspec.to_builtins(value)}
+    if isinstance(value, Pack):
+        return write_receipt(value)
+    if isinstance(value, ContextHolder):
+        return Place(value.scope, value._context.frame)
+    return None
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
@@ -207,6 +220,8 @@ def encode_answer(value: object) -> Any:
     """An answer of the engine as something that msgspec encodes as JSON."""
     if isinstance(value, Pack):
         return describe_pack(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, ContextHolder):
         return Place(value.scope, value._context.frame)
     if isinstance(value, Entry):
