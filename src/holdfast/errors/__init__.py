@@ -109,7 +109,9 @@
     │   └── SpendExceeded        too many tokens in an hour
     ├── ServerError: a server of Holdfast could not be used
     │   ├── ServerUnreachable    no connection, or no answer in time
-    │   └── ServerFailed         an answer that is not one of Holdfast
+    │   ├── ServerFailed         an answer that is not one of Holdfast
+    │   ├── ServerBusy           too many requests wait already, or the server stops
+    │   └── RequestTimeout       a request that took too long
     ├── LocalOnly                what only the process that opened the store can do
     ├── ModelFailed: a model of holdfast.models gave no usable answer; the engine goes on without it
     │   ├── ModelUnavailable     not reached, overloaded, or over its rate limit
@@ -225,7 +227,9 @@ from holdfast.errors.services import (
     ModelTimeout,
     ModelUnavailable,
     RateExceeded,
+    RequestTimeout,
     RightMissing,
+    ServerBusy,
     ServerError,
     ServerFailed,
     ServerUnreachable,
@@ -333,6 +337,7 @@ __all__ = [
     "ProposalNotFound",
     "QueueFull",
     "RateExceeded",
+    "RequestTimeout",
     "ReservationNotFound",
     "ReservationSettled",
     "RestoreRefused",
@@ -342,6 +347,7 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "ScopeMismatch",
+    "ServerBusy",
     "ServerError",
     "ServerFailed",
     "ServerTooOld",

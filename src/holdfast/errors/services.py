@@ -113,6 +113,20 @@ class ServerFailed(ServerError):
     """The server {server} failed: {reason}. Its log says more, under the id of the request. Try again with the same key."""
 
 
+class ServerBusy(ServerError):
+    """The server {server} cannot take the request now: {reason}. Nothing was stored. Send it again after {retry_s}
+    seconds."""
+
+    retry_s: int
+
+
+class RequestTimeout(ServerError):
+    """The server {server} did not finish the request within {limit_s} seconds: {reason}. It may have taken effect: send it
+    again with the same key."""
+
+    limit_s: int
+
+
 class LocalOnly(HoldfastError):
     """{what} is not possible through a server: {reason}. Open the store itself with holdfast.open() for it."""
 
