@@ -12,7 +12,7 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -20,7 +20,7 @@ from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_re
 from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
-from holdfast.model.content import ToolCall
+from holdfast.model.content import Part, ToolCall
 from holdfast.model.entries.entry import Entry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
@@ -36,6 +36,8 @@ from holdfast.runtime.base import ContextHolder
 BYTES = "$bytes"
 VALUE = "$value"
 """Around an object that looks like bytes and is none."""
+PARTS = "$parts"
+"""Around the parts of a message, where any other value could be."""
 _REFERENCES: dict[type, str] = {
     ToolCall: "id",
     OpenCall: "id",
@@ -55,6 +57,12 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
     scope: Scope
     frame: str | None = None
+
+
+class PartList(NamedTuple):
+    """The parts of a message as a value: an argument that could be any other value."""
+
+    parts: tuple[Any, ...]
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -119,6 +127,8 @@ def encode_argument(name: str, value: object) -> Any:
         return {"policy": value.name, "figures": msgspec.to_builtins(value)}
     if isinstance(value, Pack):
         return msgspec.to_builtins(write_receipt(value))
+    if isinstance(value, PartList):
+        return {PARTS: [encode_argument(name, each) for each in value.parts]}
     if isinstance(value, ContextHolder):
         return msgspec.to_builtins(Place(value.scope, value._context.frame))
     if isinstance(value, msgspec.Struct):
@@ -136,7 +146,7 @@ def encode_argument(name: str, value: object) -> Any:
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
     encoded = {str(key): encode_argument(name, each) for key, each in value.items()}
-    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE):
+    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE, PARTS):
         return {VALUE: encoded}
     return encoded
 
@@ -197,7 +207,16 @@ def decode_bytes(value: Any) -> Any:
                 raise InvalidArgument(argument=BYTES, reason="it is not base64") from None
         if name == VALUE and isinstance(inner, dict):
             return {key: decode_bytes(each) for key, each in inner.items()}
+        if name == PARTS and isinstance(inner, list):
+            return _decode_parts(inner)
     return {key: decode_bytes(each) for key, each in value.items()}
+
+
+def _decode_parts(parts: list[Any]) -> list[Part]:
+    try:
+        return msgspec.convert(parts, list[Part])
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(argument=PARTS, reason=str(error)) from None
 
 
 # Answers

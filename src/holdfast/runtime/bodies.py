@@ -51,7 +51,7 @@ class VerifiedBodies:
     def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
         """Return a short text as text; store everything else, streamed."""
         policy = self._spooling
-        chunks = _read_chunks(source)
+        chunks = read_chunks(source)
         start = bytearray()
         is_complete = False
         for chunk in chunks:
@@ -106,7 +106,7 @@ def put_blob(
         raise InvalidArgument(argument="body", reason=reason)
     writer = blobs.writer(tenant)
     try:
-        for chunk in _read_chunks(body):
+        for chunk in read_chunks(body):
             writer.write(chunk)
         return writer.commit(media_type)
     except BaseException:
@@ -114,7 +114,7 @@ def put_blob(
         raise
 
 
-def _read_chunks(body: Any) -> Iterator[bytes]:
+def read_chunks(body: Any) -> Iterator[bytes]:
     """Yield a body in chunks of at most BLOB_CHUNK_BYTES."""
     if type(body) in (bytes, bytearray, memoryview):
         yield from split_chunk(body)
