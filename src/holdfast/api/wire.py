@@ -30,6 +30,7 @@ from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
+from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
 
@@ -57,6 +58,8 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
     scope: Scope
     frame: str | None = None
+    turn: str | None = None
+    """In an argument: the turn that it is bound to, as in the header Holdfast-Turn."""
 
 
 class PartList(NamedTuple):
@@ -99,7 +102,9 @@ def _wire_union(members: Sequence[Any]) -> Any:
     kept: list[Any] = []
     has_name = any(member in (str, int) for member in members)
     for member in members:
-        if member in (Faithful, Frugal, Classic):
+        if member is Message and int not in members:
+            kept.append(int)  # its seq
+        elif member in (Faithful, Frugal, Classic):
             kept.append(PolicyDocument)
         elif get_origin(member) is not Callable and not (has_name and member in _REFERENCES):
             kept.append(wire_type(member))
@@ -129,6 +134,8 @@ def encode_argument(name: str, value: object) -> Any:
         return msgspec.to_builtins(write_receipt(value))
     if isinstance(value, PartList):
         return {PARTS: [encode_argument(name, each) for each in value.parts]}
+    if isinstance(value, FunctionTool):
+        return _encode_struct(name, value.declaration)
     if isinstance(value, ContextHolder):
         return msgspec.to_builtins(Place(value.scope, value._context.frame))
     if isinstance(value, msgspec.Struct):
@@ -226,6 +233,8 @@ def encode_answer(value: object) -> Any:
     """An answer of the engine as something that msgspec encodes as JSON."""
     if isinstance(value, Pack):
         return describe_pack(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, ContextHolder):
         return Place(value.scope, value._context.frame)
     if isinstance(value, Entry):

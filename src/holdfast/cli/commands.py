@@ -19,6 +19,7 @@ from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
 from holdfast.cli.memory import memory
 from holdfast.cli.packs import diff, pack, why
+from holdfast.cli.serve import serve
 from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
 from holdfast.cli.situation import situation
@@ -93,6 +94,7 @@ for command in (
     stats,
     sweep,
     worker,
+    serve,
     collect,
     completion,
 ):

@@ -13,6 +13,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from urllib.parse import quote
 
 import msgspec
 
@@ -23,6 +24,7 @@ from holdfast.api.wire import Place, decode_answer, encode_argument
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, is_absent
 from holdfast.errors import InvalidArgument, InvalidInput, describe_value
 from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
+from holdfast.model.frames.frames import SuspensionToken
 from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_options
 from holdfast.model.sessions.layers import Identity
 from holdfast.runtime.base import ContextHolder
@@ -194,7 +196,8 @@ def context_headers(context: RemoteContext) -> dict[str, str]:
     if engine.turn is not None:
         headers[requests.TURN_HEADER] = requests.write_turn(engine.turn)
     if isinstance(context, RemoteLedgerContext) and context.identity is not None:
-        headers[requests.IDENTITY_HEADER] = requests.write_token(encode_argument("identity", context.identity))
+        document = msgspec.json.encode(encode_argument("identity", context.identity)).decode()
+        headers[requests.IDENTITY_HEADER] = quote(document, safe=' "{}[]:,')
     return headers
 
 
@@ -259,7 +262,7 @@ def read_answer(method: RemoteMethod, context: RemoteContext, response: RemoteRe
     if isinstance(answer, Place):
         engine = context if isinstance(context, EngineContext) else context.engine
         return SessionContext(engine, answer.scope, answer.frame)
-    return answer
+    return SuspensionToken(answer) if annotation is SuspensionToken else answer
 
 
 class _Reached(Exception):  # noqa: N818 - it never leaves this module

@@ -214,6 +214,33 @@ def upload_of(source: Any) -> Upload:
     return Upload(functools.partial(read_chunks, source), is_repeatable)
 
 
+def pop(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    """End a frame. Its result is what a tool may return; a stream is read to its end."""
+    value = arguments.get("result")
+    kind = type(value)
+    if hasattr(kind, "read") or hasattr(kind, "__next__"):
+        value = yield from effects.run_outside(functools.partial(_read_all, value))
+    if value is not None:
+        arguments = {**arguments, "result": value if type(value) in _BYTE_TYPES else plain_value("the result", value)}
+    return (yield from call_method(method, context, arguments))
+
+
+def _read_all(source: Any) -> Any:
+    items = list(read_chunks(source)) if hasattr(type(source), "read") else list(source)
+    if all(type(each) in _BYTE_TYPES for each in items):
+        return b"".join(items)
+    return "".join(items) if all(type(each) is str for each in items) else items
+
+
+def act(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    """Store an action: its calls have arguments and results of any type with a JSON form."""
+    calls = arguments.get("tool_calls")
+    if type(calls) in (list, tuple):
+        plain = [to_json("the call", each) if type(each) is dict else each for each in calls]
+        arguments = {**arguments, "tool_calls": plain}
+    return (yield from call_method(method, context, arguments))
+
+
 # Messages and packs
 
 

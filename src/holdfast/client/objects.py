@@ -134,10 +134,31 @@ def build_class(public: type, blocking: type, mixins: tuple[type, ...], twins: M
         kind = get_type_hints(member.fget).get("return")
         if kind in twins:
             namespace[name] = _build_facet(member, twins[kind])
-    own = {name for mixin in mixins for name in vars(mixin)}
-    return type(f"Remote{public.__name__}", (*mixins, RemoteBase, public), {
-        name: value for name, value in namespace.items() if name not in own
-    })
+    for name in {name for mixin in mixins for each in mixin.__mro__ for name in vars(each)}:
+        own = next((vars(each)[name] for mixin in mixins for each in mixin.__mro__ if name in vars(each)), None)
+        if inspect.isfunction(own) and not name.startswith("_") and hasattr(public, name):
+            namespace[name] = _adopt(own, getattr(public, name))
+    return type(f"Remote{public.__name__}", (*mixins, RemoteBase, public), namespace)
+
+
+def _adopt(own: Callable[..., Any], public: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of ours with the signature and the docstring of the public one."""
+    signature = inspect.signature(public)
+    if inspect.iscoroutinefunction(own):
+
+        @functools.wraps(public)
+        async def call_awaited(*args: Any, **kwargs: Any) -> Any:
+            signature.bind(*args, **kwargs)
+            return await own(*args, **kwargs)
+
+        return call_awaited
+
+    @functools.wraps(public)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        signature.bind(*args, **kwargs)
+        return own(*args, **kwargs)
+
+    return call
 
 
 # What is no operation of the table

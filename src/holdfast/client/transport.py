@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 
+from holdfast.api.requests import API
 from holdfast.client.exchanges import (
     FIRST_FAILURE,
     Pause,
@@ -35,7 +36,6 @@ from holdfast.flows.effects import OutsideCall, call_function
 from holdfast.runtime.driver import COROUTINE_REASON
 
 T = TypeVar("T")
-API = "/api"
 MAX_CONNECTIONS = 100
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 """The server cannot have such a request."""
@@ -83,7 +83,7 @@ class _Pool:
         read_s = None if is_stream else self.address.timeout_s + request.wait_s
         return {
             "method": request.verb,
-            "url": f"{self.address.url}{API}{request.path}",
+            "url": f"{self.address.url}{API}{_keep_dots(request.path)}",
             "params": request.query or None,
             "headers": headers,
             "timeout": httpx2.Timeout(self.address.timeout_s, read=read_s),
@@ -96,6 +96,13 @@ class _Pool:
         else:
             reason = str(error) or type(error).__name__
         return Unanswered(reason, was_sent=not isinstance(error, _UNSENT))
+
+
+def _keep_dots(path: str) -> str:
+    """A path in which a name that is a dot or two is a name: URLs without this would be shortened."""
+    if "/." not in path:
+        return path
+    return "/".join(each.replace(".", "%2E") if each in (".", "..") else each for each in path.split("/"))
 
 
 class BlockingPool(_Pool):
@@ -123,7 +130,7 @@ class BlockingPool(_Pool):
         if client is not None and self._process == os.getpid():
             client.close()
 
-    def drive(self, flow: RemoteFlow[T], /) -> T:
+    def __call__(self, flow: RemoteFlow[T], /) -> T:
         """Carry out what a flow asks for, and block at every step."""
 
         def carry_out(effect: object) -> Any:
@@ -210,7 +217,7 @@ class AwaitedPool(_Pool):
         if client is not None:
             await client.aclose()
 
-    async def drive(self, flow: RemoteFlow[T], /) -> T:
+    async def __call__(self, flow: RemoteFlow[T], /) -> T:
         """Carry out what a flow asks for, awaited."""
 
         async def carry_out(effect: object) -> Any:

@@ -39,6 +39,9 @@
     │   ├── ProposalNotFound
     │   ├── PackNotFound
     │   ├── FileAbsent
+    │   ├── LedgerNotFound           a ledger that the caller of a server may not use
+    │   ├── KeyNotFound              no such key of a server
+    │   ├── Absent                   the answer of a server for what would be None
     │   └── BlobNotFound
     ├── Conflict: the stored state does not allow the command
     │   ├── VersionConflict      another writer was first
@@ -107,6 +110,7 @@
     │   ├── RightMissing         a key without the right that is needed
     │   ├── RateExceeded         too many requests in a minute
     │   └── SpendExceeded        too many tokens in an hour
+    ├── KeysMissing              a server without keys where others can reach it
     ├── ServerError: a server of Holdfast could not be used
     │   ├── ServerUnreachable    no connection, or no answer in time
     │   ├── ServerFailed         an answer that is not one of Holdfast
@@ -213,12 +217,16 @@ from holdfast.errors.inputs import (
     WindowTooSmall,
 )
 from holdfast.errors.services import (
+    Absent,
     AccessRefused,
     AnswerCut,
     AnswerInvalid,
     EmbedderFailed,
     ExtraMissing,
+    KeyNotFound,
     KeyRefused,
+    KeysMissing,
+    LedgerNotFound,
     LocalOnly,
     MemoryFailed,
     ModelFailed,
@@ -260,6 +268,7 @@ from holdfast.errors.storage import (
 )
 
 __all__ = [
+    "Absent",
     "AccessRefused",
     "AlreadySuspended",
     "AlreadyTerminal",
@@ -311,8 +320,11 @@ __all__ = [
     "InvalidTool",
     "InvalidUrl",
     "KeyConflict",
+    "KeyNotFound",
     "KeyRefused",
+    "KeysMissing",
     "LeaseLost",
+    "LedgerNotFound",
     "LocalOnly",
     "MaxDepthExceeded",
     "MemoryFailed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors.base import HoldfastError
+from holdfast.errors.inputs import NotFound
 
 # Models
 
@@ -94,7 +95,33 @@ class SpendExceeded(AccessRefused):
     retry_s: int
 
 
+class KeysMissing(HoldfastError):
+    """The server would listen on {host!r}, where others can reach it, but it has no keys and no issuer of tokens. Make
+    a key with `holdfast keys create`, or listen on 127.0.0.1. The server was not started."""
+
+    host: str
+
+
+class KeyNotFound(NotFound):
+    """There is no key {key!r} in this store. See `holdfast keys list`. Nothing was changed."""
+
+    key: str
+
+
+class LedgerNotFound(NotFound):
+    """There is no ledger {ledger!r} in tenant {tenant!r}. Check the name."""
+
+    ledger: str
+    tenant: str
+
+
 # Servers of Holdfast, as their clients see them
+
+
+class Absent(NotFound):
+    """{what}: there is none. Check the name. Nothing was changed."""
+
+    what: str
 
 
 class ServerError(HoldfastError):
