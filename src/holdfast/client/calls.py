@@ -7,12 +7,13 @@ for it.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import math
 import secrets
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 import msgspec
@@ -47,7 +48,8 @@ class AnswerPage(msgspec.Struct):
     items: msgspec.Raw
 
 
-class RemoteMethod(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class RemoteMethod:
     """A method of the public surface, and the operations that reach it, by the beginnings of their paths."""
 
     owner: type[Any]

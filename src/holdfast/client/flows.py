@@ -440,6 +440,10 @@ def fork(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any
     return (yield from call_method(method, context, arguments))
 
 
+def recover(context: SessionContext, options: dict[str, Any]) -> RemoteFlow[Any]:
+    return (yield from call_method(list_methods(Session)["recover"], context, options))
+
+
 # Turns
 
 

@@ -15,24 +15,11 @@ from typing import Any, get_type_hints
 from holdfast.client import flows
 from holdfast.client.calls import RemoteMethod, bind_arguments, call_method, list_methods
 from holdfast.client.exchanges import RemoteFlow
-from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.context import LedgerContext, SessionContext
 from holdfast.model.frames.frames import Ending
-from holdfast.model.names import check_name
 from holdfast.model.situation.situations import UPDATE_SITUATION
-from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, Tool, tools_by_name
-from holdfast.runtime import (
-    async_base,
-    async_facets,
-    async_ledgers,
-    async_memory,
-    async_sessions,
-    base,
-    facets,
-    ledgers,
-    memory,
-    sessions,
-)
+from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, Tool
+from holdfast.runtime import async_base, base, ledgers, sessions
 
 Special = Callable[[RemoteMethod, Any, dict[str, Any]], RemoteFlow[Any]]
 SPECIALS: Mapping[str, Special] = {
@@ -59,7 +46,6 @@ SPECIALS: Mapping[str, Special] = {
     "act": flows.act,
 }
 """The methods that do more than one request, by name, or by class and name."""
-_OPENED = ("frame", "get")
 
 
 def build_flow(method: RemoteMethod, holder: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RemoteFlow[Any]:
@@ -261,6 +247,14 @@ class LeftFrame:
 
     def _leave(self, status: Ending, summary: str) -> Any:
         return flows.leave_frame(self._context, status, summary)
+
+
+class BlockingFrame(LeftFrame, BlockingConversation):
+    """What a frame does beside requests."""
+
+
+class AwaitedFrame(LeftFrame, AwaitedConversation):
+    """The same for an event loop."""
 
 
 class BlockingFrames:

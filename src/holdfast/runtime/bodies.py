@@ -96,14 +96,7 @@ def put_blob(
     blobs: BlobStore, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None
 ) -> BlobRef:
     """Store a body. If anything fails, nothing of it is left."""
-    if media_type is not None:
-        check_name("media type", media_type)
-    kind: type = type(body)
-    if kind not in (bytes, bytearray, memoryview, list, tuple) and not (
-        hasattr(kind, "read") or hasattr(kind, "__next__")
-    ):
-        reason = f"{describe_value(body)} is not a body: pass bytes, a binary file, or an iterator of bytes"
-        raise InvalidArgument(argument="body", reason=reason)
+    check_body(body, media_type)
     writer = blobs.writer(tenant)
     try:
         for chunk in read_chunks(body):
@@ -112,6 +105,18 @@ def put_blob(
     except BaseException:
         writer.abort()
         raise
+
+
+def check_body(body: object, media_type: object) -> None:
+    """Refuse what is no body."""
+    if media_type is not None:
+        check_name("media type", media_type)
+    kind: type = type(body)
+    if kind not in (bytes, bytearray, memoryview, list, tuple) and not (
+        hasattr(kind, "read") or hasattr(kind, "__next__")
+    ):
+        reason = f"{describe_value(body)} is not a body: pass bytes, a binary file, or an iterator of bytes"
+        raise InvalidArgument(argument="body", reason=reason)
 
 
 def read_chunks(body: Any) -> Iterator[bytes]:

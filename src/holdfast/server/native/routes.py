@@ -5,12 +5,15 @@ from __future__ import annotations
 from starlette.routing import BaseRoute, Mount
 
 from holdfast.api.requests import API
+from holdfast.server.native.caller import describe_caller
 from holdfast.server.native.dispatch import NativeApi
 
 
 def build_api() -> NativeApi:
     """The API: the operations of the table, and what is no single request and answer."""
-    return NativeApi()
+    api = NativeApi()
+    api.add("GET", "/caller", None, describe_caller)
+    return api
 
 
 def routes() -> list[BaseRoute]:
