@@ -12,10 +12,12 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import holdfast
 from holdfast.access.access import Access
+from holdfast.server.layers import Errors
 from holdfast.server.native import routes
 from holdfast.server.settings import ServerSettings
 
@@ -67,7 +69,7 @@ class EngineServer:
         """Open an engine. Returns its address, and the engine itself."""
         engine: holdfast.AsyncEngine = self.run(functools.partial(holdfast.open_async, url, **options))
         access = Access(tenant=engine._context.tenant, principal=engine._context.principal)
-        app = Starlette(routes=routes.routes())
+        app = Starlette(routes=routes.routes(), middleware=[Middleware(Errors)])
         app.state.engine, app.state.settings, app.state.audit = engine, ServerSettings(), SilentAudit()
         name = f"engine-{next(self._numbers)}"
         self._apps[name] = _with_access(app, access)
@@ -80,7 +82,7 @@ class EngineServer:
 
 def _with_access(app: ASGIApp, access: Access) -> ASGIApp:
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("state", {})["access"] = access
+        scope.setdefault("state", {}).update(access=access, request_id="test")
         await app(scope, receive, send)
 
     return call

@@ -20,6 +20,7 @@ import msgspec
 from holdfast import codec
 from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, SESSION_PATH, Operation
 from holdfast.api.signatures import Parameter, is_union, read_signature
+from holdfast.api.wire import write_turn as write_turn
 from holdfast.api.wire import decode_argument, encode_argument, wire_type
 from holdfast.errors import InvalidArgument, InvalidJson, InvalidText, describe_value
 from holdfast.model.names import Scope
@@ -134,12 +135,6 @@ def read_header(parameter: Parameter, text: str) -> object:
     return int(found[1])
 
 
-def write_turn(turn: TurnFence) -> str:
-    """A turn as the value of TURN_HEADER."""
-    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
-    return f"{turn.number}; lease={turn.lease_us}{frame}"
-
-
 def read_turn(text: str, scope: Scope) -> TurnFence:
     """The turn of a header, on a session."""
     found = _TURN.fullmatch(text.strip())
@@ -251,7 +246,7 @@ def read_token(name: str, text: str) -> Any:
 def decode_json(data: bytes, where: str) -> Any:
     """Decode JSON strictly: one value of each name, no lone surrogates, no NaN, not too deep."""
     try:
-        value = codec.decode(data, Any)  # type: ignore[arg-type]
+        value = codec.decode(data, Any)
         has_duplicate = _STRING.sub(b"", data).count(b":") != _count_names(value)
     except msgspec.MsgspecError as error:
         raise InvalidJson(where=where, reason=str(error)) from None

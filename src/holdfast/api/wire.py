@@ -12,7 +12,8 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 
@@ -24,11 +25,12 @@ from holdfast.model.content import Part, ToolCall
 from holdfast.model.entries.entry import Entry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
-from holdfast.model.history.plans import Classic, Faithful, Frugal
+from holdfast.model.history.plans import Classic, Faithful, Frugal, PolicyName
 from holdfast.model.history.withdrawals import Withdrawal
 from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.turns import TurnFence
 from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
@@ -71,7 +73,7 @@ class PartList(NamedTuple):
 class PolicyDocument(msgspec.Struct, frozen=True):
     """A policy of compaction with figures of its own."""
 
-    policy: Literal["faithful", "frugal", "classic"]
+    policy: PolicyName
     figures: dict[str, float | None] = {}
 
 
@@ -128,18 +130,11 @@ def encode_argument(name: str, value: object) -> Any:
         return getattr(value, _REFERENCES[kind])
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, Faithful | Frugal | Classic):
-        return {"policy": value.name, "figures": msgspec.to_builtins(value)}
-    if isinstance(value, Pack):
-        return msgspec.to_builtins(write_receipt(value))
-    if isinstance(value, PartList):
-        return {PARTS: [encode_argument(name, each) for each in value.parts]}
-    if isinstance(value, FunctionTool):
-        return _encode_struct(name, value.declaration)
-    if isinstance(value, ContextHolder):
-        return msgspec.to_builtins(Place(value.scope, value._context.frame))
+    document = _to_document(value)
+    if document is not None:
+        return msgspec.to_builtins(document)
     if isinstance(value, msgspec.Struct):
-        return _encode_struct(name, value)
+        return _encode_struct(name, value.declaration if isinstance(value, FunctionTool) else value)
     if isinstance(value, bytes | bytearray | memoryview):
         return {BYTES: base64.b64encode(value).decode()}
     if isinstance(value, datetime):
@@ -149,6 +144,26 @@ def encode_argument(name: str, value: object) -> Any:
     if kind in (list, tuple):
         return [encode_argument(name, each) for each in value]  # type: ignore[attr-defined]
     raise InvalidArgument(argument=name, reason=f"{describe_value(value)} cannot be sent to a server")
+
+
+def _to_document(value: object) -> object:
+    """What is sent in place of an object that has no JSON form of its own; None for any other value."""
+    if isinstance(value, Faithful | Frugal | Classic):
+        return {"policy": value.name, "figures": msgspec.to_builtins(value)}
+    if isinstance(value, Pack):
+        return write_receipt(value)
+    if isinstance(value, ContextHolder):
+        turn = value._context.engine.turn
+        return Place(value.scope, value._context.frame, None if turn is None else write_turn(turn))
+    if isinstance(value, PartList):
+        return {PARTS: [encode_argument("content", each) for each in value.parts]}
+    return None
+
+
+def write_turn(turn: TurnFence) -> str:
+    """A turn as the value of the header Holdfast-Turn."""
+    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
+    return f"{turn.number}; lease={turn.lease_us}{frame}"
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import msgspec
 import holdfast
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
+from holdfast.api.parts import CallerDocument
 from holdfast.client.exchanges import RemoteFlow, RemoteRequest, ask
 from holdfast.errors import ExtraMissing, InvalidArgument, InvalidUrl, KeyRefused, describe_value
 from holdfast.flows.context import EngineContext
@@ -33,13 +34,6 @@ DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_RETRIES = 4
 MAX_TIMEOUT_S = 3_600
 MAX_RETRIES = 20
-
-
-class CallerDocument(msgspec.Struct, frozen=True):
-    """Who the server takes the caller for."""
-
-    tenant: str
-    principal: str
 
 
 def connect(

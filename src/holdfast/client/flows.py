@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api import requests
+from holdfast.api.parts import ToolText, TurnOffer
 from holdfast.api.wire import PartList, encode_argument
 from holdfast.client.calls import (
     RemoteContext,
@@ -370,8 +371,7 @@ def _answer_call(context: SessionContext, started: StartedCall) -> RemoteFlow[An
 def ask_tool(context: SessionContext, tool: str, arguments: Mapping[str, Any]) -> RemoteFlow[str]:
     """What a tool of the engine says to the model."""
     response = yield from post(context, f"/tools/{tool}", {name: _plain(value) for name, value in arguments.items()})
-    answer: str = msgspec.json.decode(response.body, type=dict[str, str])["text"]
-    return answer
+    return msgspec.json.decode(response.body, type=ToolText).text
 
 
 def _plain(value: object) -> Any:
@@ -460,13 +460,12 @@ class RemoteTurns:
             **({"ticket": ticket} if ticket else {}),
         }
         response = yield from post(context, "/turns", body)
-        answer = msgspec.json.decode(response.body, type=dict[str, Any])
-        number = answer.get("number")
-        if number is None:
-            return turns.TurnAnswer(None, answer["ticket"])
-        fence = TurnFence(context.scope, context.frame, number, request.lease_us)
+        offer = msgspec.json.decode(response.body, type=TurnOffer)
+        if offer.number is None:
+            return turns.TurnAnswer(None, offer.ticket)
+        fence = TurnFence(context.scope, context.frame, offer.number, request.lease_us)
         engine = msgspec.structs.replace(context.engine, turn=fence)
-        return turns.TurnAnswer(msgspec.structs.replace(context, engine=engine), number)
+        return turns.TurnAnswer(msgspec.structs.replace(context, engine=engine), offer.number)
 
     @staticmethod
     def renew(context: SessionContext) -> RemoteFlow[None]:

@@ -21,6 +21,7 @@ from holdfast.api.signatures import is_union, read_signature
 from holdfast.api.wire import Place, encode_answer
 from holdfast.errors import Absent, InvalidArgument
 from holdfast.flows import effects
+from holdfast.flows.context import LedgerContext, SessionContext
 from holdfast.server.native.calls import Answer
 
 VERSIONED = frozenset({"Session.state", "Frame.state", "Session.messages", "Session.evidence", "Session.events"})
@@ -96,14 +97,13 @@ def read_page(operation: Operation, query: dict[str, str]) -> dict[str, Any]:
 
 async def read_version(owner: Any) -> int | None:
     """The version of the session or the ledger that an object belongs to; None for an engine."""
-    context = getattr(owner, "_context", None)
-    stream = None
-    if hasattr(context, "scope"):
-        stream = context.scope.stream
-    elif hasattr(context, "ledger"):
-        stream = context.ledger.stream
-    if stream is None:
-        return None
+    match getattr(owner, "_context", None):
+        case SessionContext(scope=scope):
+            stream = scope.stream
+        case LedgerContext(ledger=ledger):
+            stream = ledger.stream
+        case _:
+            return None
     head = await owner._drive(effects.head(stream))
     return 0 if head is None else head.version
 

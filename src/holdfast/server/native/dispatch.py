@@ -30,15 +30,18 @@ from holdfast.api.requests import (
 )
 from holdfast.api.signatures import read_signature
 from holdfast.api.wire import decode_argument
-from holdfast.errors import InvalidArgument
+from holdfast.errors import InvalidArgument, PackNotFound
 from holdfast.model.log import FeedPage
+from holdfast.model.packs.pack import Manifest
+from holdfast.render.pack import Pack
 from holdfast.runtime.admin import Admin
 from holdfast.runtime.engine import Engine
 from holdfast.server.native.answers import VERSIONED, build_answer, matches, read_page, read_version
 from holdfast.server.native.calls import Call
 from holdfast.server.native.engine_calls import ENGINE_CALLS, complete_memory
+from holdfast.server.native.feed import hide_payload
 from holdfast.server.native.objects import open_owner, resolve_arguments
-from holdfast.server.native.routing import Found, RouteTree
+from holdfast.server.native.routing import RouteTree
 
 Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
 
@@ -65,7 +68,7 @@ class NativeApi:
     async def _answer(self, request: Request) -> Response:
         verb = "GET" if request.method == "HEAD" else request.method
         found = self._tree.find(verb, split_path(request.scope))
-        if not isinstance(found, Found):
+        if isinstance(found, list):
             return answer_unknown(request, found)
         need, endpoint = found.endpoint
         request.scope["route_template"] = API + found.template
@@ -150,12 +153,25 @@ async def _run_method(operation: Operation, call: Call, arguments: dict[str, Any
     value = getattr(owner, operation.method)(*positional, **named)
     if inspect.isawaitable(value):
         value = await value
-    if isinstance(value, FeedPage):
-        value = hide_system(value)
+    value = hide_answer(call, operation, value)
     response = build_answer(operation, value, arguments)
     if version is not None:
         response.headers["ETag"] = f'"{version}"'
     return response
+
+
+def hide_answer(call: Call, operation: Operation, value: Any) -> Any:
+    """An answer without what the caller may not know."""
+    if isinstance(value, FeedPage):
+        return hide_system(value)
+    if call.access.identity is None:
+        return value
+    if operation.method == "events":
+        return tuple(map(hide_payload, value))
+    manifest = value.manifest if isinstance(value, Pack) else value
+    if isinstance(manifest, Manifest) and manifest.request.audit:
+        raise PackNotFound(session=call.names["session"], pack=call.names["pack"])
+    return value
 
 
 def hide_system(page: FeedPage) -> FeedPage:

@@ -79,7 +79,7 @@ async def complete_memory(call: Call, operation: Operation, arguments: Arguments
     if operation.method in _TENANT_WIDE:
         access.check_whole_tenant()
         return
-    if "identity" in arguments or access.identity is not None and operation.method in ("recall", "bootstrap"):
+    if "identity" in arguments or (access.identity is not None and operation.method in ("recall", "bootstrap")):
         arguments["identity"] = access.check_identity_claim(arguments.get("identity"))
     if access.identity is not None and arguments.get("session") is None:
         arguments.setdefault("user", access.identity.user_id)

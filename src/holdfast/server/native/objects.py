@@ -26,7 +26,7 @@ from holdfast.model.sessions.messages import Message
 from holdfast.model.sessions.turns import TurnFence
 from holdfast.server.native.calls import Call
 
-C = TypeVar("C", holdfast.AsyncSession, holdfast.AsyncFrame)
+C = TypeVar("C", bound=holdfast.AsyncSession | holdfast.AsyncFrame)
 LEDGER_KINDS: tuple[LedgerKind, ...] = ("user", "project", "organization", "session")
 _BODY_FIELDS = frozenset(BlobRef.__struct_fields__)
 

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Mount
 
+from holdfast.api.parts import PARTS
 from holdfast.api.requests import API
+from holdfast.server.native import feed, streams, tools, turns
 from holdfast.server.native.caller import describe_caller
-from holdfast.server.native.dispatch import NativeApi
+from holdfast.server.native.dispatch import Endpoint, NativeApi
+
+ENDPOINTS: dict[str, Endpoint] = {
+    "take_turn": turns.take_turn,
+    "renew_turn": turns.renew_turn,
+    "end_turn": turns.end_turn,
+    "use_tool": tools.use_tool,
+    "run_call": tools.run_call,
+    "handle_content": streams.get_content,
+    "Blobs.put": streams.put_blob,
+    "Blobs.read": streams.get_blob,
+    "Engine.caller": describe_caller,
+    "Engine.watch": feed.watch_tenant,
+    "Session.watch": feed.watch_session,
+    "Ledger.watch": feed.watch_ledger,
+    "Admin.watch": feed.watch_all,
+}
+"""The parts, by their names; those of a session and of a frame by the last word."""
 
 
 def build_api() -> NativeApi:
     """The API: the operations of the table, and what is no single request and answer."""
     api = NativeApi()
-    api.add("GET", "/caller", None, describe_caller)
+    for part in PARTS:
+        endpoint = ENDPOINTS.get(part.name) or ENDPOINTS[part.name.partition(".")[2]]
+        api.add(part.verb, part.path, part.need, endpoint)
     return api
 
 
