@@ -37,7 +37,7 @@ class EngineServer:
     def __init__(self) -> None:
         self._apps: dict[str, ASGIApp] = {}
         self._numbers = itertools.count(1)
-        self._listener = socket.socket()
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._listener.bind(("127.0.0.1", 0))
         self._loop: asyncio.AbstractEventLoop | None = None
         ready = threading.Event()

@@ -143,6 +143,23 @@ def _scope_place(scope: Scope) -> dict[str, str | None]:
     }
 
 
+def scope_query(scope: Scope) -> tuple[tuple[str, str], ...]:
+    """The actor and the thread of a session, as a query."""
+    place = _scope_place(scope)
+    return tuple((name, value) for name in ("actor", "thread") if (value := place[name]) is not None)
+
+
+def ledger_place(ledger: LedgerId) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The path of a ledger, and its query."""
+    path = LEDGER_PATH
+    for name, value in _ledger_names(ledger).items():
+        path = path.replace("{" + name + "}", requests.quote_name(value))
+    if ledger.kind != "session":
+        return path, ()
+    actor, session, *thread = ledger.names
+    return path, scope_query(Scope(ledger.tenant, actor, session, thread[0] if thread else None))
+
+
 def _ledger_names(ledger: LedgerId) -> dict[str, str]:
     return {"kind": ledger.kind, "ledger": ledger.names[1 if ledger.kind == "session" else 0]}
 

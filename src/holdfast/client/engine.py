@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from holdfast.client import flows
 from holdfast.client.calls import RemoteLedgerContext
-from holdfast.client.watch import AwaitedWatch, BlockingWatch, build_feed
+from holdfast.client.watch import RemoteAsyncWatch, RemoteWatch, find_feed
 from holdfast.core.sessions.layers import check_identity
 from holdfast.errors import LocalOnly
 from holdfast.flows.context import EngineContext
@@ -79,8 +79,8 @@ class BlockingEngine(_Engine):
         after: str | int | None = "",
         timeout_s: float | None = None,
     ) -> Any:
-        feed = build_feed(self._context, session, actor, thread, ledger)
-        return BlockingWatch(self._drive, feed, after, timeout_s)
+        feed = find_feed(self._context, session, actor, thread, ledger)
+        return RemoteWatch(self._drive, feed, after, timeout_s)
 
     def close(self) -> None:
         self._drive.close()
@@ -102,8 +102,8 @@ class AwaitedEngine(_Engine):
         after: str | int | None = "",
         timeout_s: float | None = None,
     ) -> Any:
-        feed = build_feed(self._context, session, actor, thread, ledger)
-        return AwaitedWatch(self._drive, feed, after, timeout_s)
+        feed = find_feed(self._context, session, actor, thread, ledger)
+        return RemoteAsyncWatch(self._drive, feed, after, timeout_s)
 
     async def close(self) -> None:
         await self._drive.close()

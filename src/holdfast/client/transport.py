@@ -76,11 +76,11 @@ class _Pool:
         if self.is_closed:
             raise StoreClosed(what=f"The connection to {self.address.url}")
 
-    def _build(self, request: RemoteRequest, *, is_stream: bool = False) -> dict[str, Any]:
+    def _build(self, request: RemoteRequest, silence_s: float | None = None) -> dict[str, Any]:
         headers = dict(request.headers)
         if request.body is not None:
             headers["Content-Type"] = request.media_type
-        read_s = None if is_stream else self.address.timeout_s + request.wait_s
+        read_s = silence_s or self.address.timeout_s + request.wait_s
         return {
             "method": request.verb,
             "url": f"{self.address.url}{API}{_keep_dots(request.path)}",
@@ -164,9 +164,10 @@ class BlockingPool(_Pool):
         return RemoteResponse(answer.status_code, answer.headers, answer.content)
 
     @contextmanager
-    def stream(self, request: RemoteRequest) -> Iterator[httpx2.Response]:
-        """Send a request whose answer is read piece by piece. It is not sent again."""
-        client, built = self.client, self._build(request, is_stream=True)
+    def stream(self, request: RemoteRequest, silence_s: float | None = None) -> Iterator[httpx2.Response]:
+        """Send a request whose answer is read piece by piece, with at most `silence_s` seconds between two pieces. It is
+        not sent again."""
+        client, built = self.client, self._build(request, silence_s)
         try:
             with client.stream(**built) as answer:
                 if answer.status_code >= FIRST_FAILURE:
@@ -251,9 +252,10 @@ class AwaitedPool(_Pool):
         return RemoteResponse(answer.status_code, answer.headers, answer.content)
 
     @asynccontextmanager
-    async def stream(self, request: RemoteRequest) -> AsyncIterator[httpx2.Response]:
-        """Send a request whose answer is read piece by piece. It is not sent again."""
-        client, built = self.client, self._build(request, is_stream=True)
+    async def stream(self, request: RemoteRequest, silence_s: float | None = None) -> AsyncIterator[httpx2.Response]:
+        """Send a request whose answer is read piece by piece, with at most `silence_s` seconds between two pieces. It is
+        not sent again."""
+        client, built = self.client, self._build(request, silence_s)
         try:
             async with client.stream(**built) as answer:
                 if answer.status_code >= FIRST_FAILURE:
