@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.cli import checks as cli_checks
 from holdfast.cli import output
 from holdfast.cli.commands import root
 from holdfast.cli.output import json_text
+from holdfast.runtime import checks as cli_checks
 from tests.edges.cli import HOSTILE, LONG, CommandRunner
 from tests.edges.test_cli_process import on_a_terminal
 from tests.postgres import fresh_url
@@ -562,7 +562,7 @@ def test_the_doctor_verifies_small_files_and_large_ones_on_request(
 ) -> None:
     edit(cli.path, "UPDATE events SET time_us = 1 WHERE position = 3")
     assert verdicts(cli)["contents"][0] == "bad"
-    monkeypatch.setattr("holdfast.cli.doctor.QUICK_EVENTS", 10)
+    monkeypatch.setattr("holdfast.runtime.doctor.QUICK_EVENTS", 10)
     assert verdicts(cli)["contents"][0] == "ok"
     assert verdicts(cli, "--full")["contents"][0] == "bad"
     assert cli("doctor", "--full").code == 1

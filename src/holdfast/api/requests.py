@@ -41,7 +41,7 @@ _HEADER_SAFE = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 _BRACES = re.compile(r"{(\w+)}")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _TURN = re.compile(r"([0-9]{1,18});\s*lease=([0-9]{1,18})(?:;\s*frame=(\S{1,1000}))?")
-_STRING = re.compile(rb'"(?:[^"\\\\]|\\\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _VERSION = re.compile(r'"?([0-9]{1,18})"?')
 
 

@@ -13,7 +13,7 @@ from holdfast.runtime import facets, ledgers, memory, sessions
 from holdfast.runtime.admin import Admin
 from holdfast.runtime.engine import Blobs, Engine
 
-_TWINS: Mapping[type, type] = {
+TWINS: Mapping[type, type] = {
     async_engine.AsyncEngine: Engine,
     async_engine.AsyncBlobs: Blobs,
     async_engine.AsyncAdmin: Admin,
@@ -50,7 +50,7 @@ _MIXINS: Mapping[type, tuple[type, type]] = {
 
 
 def _build_world(world: int) -> dict[type, type]:
-    twins = _TWINS if world else {blocking: blocking for blocking in _TWINS.values()}
+    twins = TWINS if world else {blocking: blocking for blocking in TWINS.values()}
     classes: dict[type, type] = {}
     for public, blocking in twins.items():
         mixins = (_MIXINS[blocking][world],) if blocking in _MIXINS else ()
