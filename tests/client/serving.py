@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -19,6 +20,7 @@ import holdfast
 from holdfast.access.access import Access
 from holdfast.server.layers import Errors
 from holdfast.server.native import routes
+from holdfast.server.native.jobs import JobRunner
 from holdfast.server.settings import ServerSettings
 
 START_S = 30
@@ -36,6 +38,7 @@ class EngineServer:
 
     def __init__(self) -> None:
         self._apps: dict[str, ASGIApp] = {}
+        self._granted: dict[str, tuple[ASGIApp, Access]] = {}
         self._numbers = itertools.count(1)
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._listener.bind(("127.0.0.1", 0))
@@ -71,9 +74,20 @@ class EngineServer:
         access = Access(tenant=engine._context.tenant, principal=engine._context.principal)
         app = Starlette(routes=routes.routes(), middleware=[Middleware(Errors)])
         app.state.engine, app.state.settings, app.state.audit = engine, ServerSettings(), SilentAudit()
+        app.state.jobs = JobRunner()
+        return self.grant(app, access), engine
+
+    def grant(self, app: ASGIApp, access: Access) -> str:
+        """The address at which a caller with this access finds an application."""
         name = f"engine-{next(self._numbers)}"
         self._apps[name] = _with_access(app, access)
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/{name}", engine
+        self._granted[name] = (app, access)
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/{name}"
+
+    def act_as(self, address: str, **who: str) -> str:
+        """The address at which another caller finds the same engine."""
+        app, access = self._granted[address.rpartition("/")[2]]
+        return self.grant(app, msgspec.structs.replace(access, **who))
 
     def close(self, address: str, engine: holdfast.AsyncEngine) -> None:
         self._apps.pop(address.rpartition("/")[2], None)

@@ -18,6 +18,7 @@ import pytest
 from psycopg import sql
 
 import holdfast
+from holdfast.access.access import SYSTEM_TENANT
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from holdfast.model.log import StoredEvent
@@ -194,6 +195,9 @@ class EngineDesk:
         server = engine_server()
         address, served = server.open(url, **options)
         self._borrowed.callback(server.close, address, served)
+        return self._connect(address, served, awaited=awaited)
+
+    def _connect(self, address: str, served: holdfast.AsyncEngine, *, awaited: bool) -> holdfast.Engine:
         remote: Any
         if awaited:
             remote = self._runner.run(holdfast.connect_async(address, retries=0))
@@ -202,6 +206,12 @@ class EngineDesk:
             remote = holdfast.connect(address, retries=0)
             self._borrowed.callback(remote.close)
         remote.store, remote._blob_store, remote._served = served.store, served._blob_store, served
+
+        def act_as(**who: str) -> holdfast.Engine:
+            """As a program does that has another key."""
+            return self._connect(engine_server().act_as(address, **who), served.acting_as(**who), awaited=awaited)
+
+        remote.acting_as = act_as
         return cast("holdfast.Engine", BlockingProxy(remote, self._runner) if awaited else remote)
 
     def close(self) -> None:
@@ -233,7 +243,7 @@ def replace_store(engine: holdfast.Engine, store: object) -> Iterator[None]:
 
 
 def log_of(engine: holdfast.Engine) -> list[StoredEvent]:
-    return list(read_whole_feed(store_of(engine)))
+    return [event for event in read_whole_feed(store_of(engine)) if event.stream.tenant != SYSTEM_TENANT]
 
 
 def rows_of(engine: holdfast.Engine) -> list[Row]:
@@ -242,13 +252,14 @@ def rows_of(engine: holdfast.Engine) -> list[Row]:
     for table in TABLES:
         last: Row | None = None
         while page := store.rows(table, {}, after=last, limit=1_000):
-            rows += page
+            rows += (row for row in page if getattr(row, "tenant", "") != SYSTEM_TENANT)
             last = page[-1]
     return rows
 
 
 def blobs_of(engine: holdfast.Engine) -> list[tuple[str, str]]:
-    return sorted((tenant, digest) for tenant, digest, _ in engine._blob_store.stored())
+    stored = engine._blob_store.stored()
+    return sorted((tenant, digest) for tenant, digest, _ in stored if tenant != SYSTEM_TENANT)
 
 
 def contents(engine: holdfast.Engine) -> tuple[list[StoredEvent], list[Row], list[tuple[str, str]]]:

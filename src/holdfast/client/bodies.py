@@ -20,6 +20,11 @@ from holdfast.model.names import check_name
 from holdfast.runtime.bodies import check_body, split_chunk
 
 
+def put_body(body: Any, media_type: str | None) -> RemoteFlow[BlobRef]:
+    """Send a body, and return its reference."""
+    return (yield from _put(upload_of(body), media_type))
+
+
 def _put(upload: Upload, media_type: str | None) -> RemoteFlow[BlobRef]:
     query = () if media_type is None else (("media_type", media_type),)
     request = RemoteRequest("POST", "/blobs", query, (), upload, OCTETS, is_safe=True)  # the same body has the same name
@@ -56,7 +61,7 @@ class BlockingBlobs:
 
     def put(self, body: Any, *, media_type: str | None = None) -> BlobRef:
         check_body(body, media_type)
-        ref: BlobRef = self._drive(_put(upload_of(body), media_type))
+        ref: BlobRef = self._drive(put_body(body, media_type))
         return ref
 
     def chunks(self, ref: BlobRef) -> Iterator[bytes]:
@@ -81,7 +86,7 @@ class AwaitedBlobs:
     async def put(self, body: Any, *, media_type: str | None = None) -> BlobRef:
         if not isinstance(body, AsyncIterable):
             check_body(body, media_type)
-            ref: BlobRef = await self._drive(_put(upload_of(body), media_type))
+            ref: BlobRef = await self._drive(put_body(body, media_type))
             return ref
         if media_type is not None:
             check_name("media type", media_type)

@@ -25,7 +25,7 @@ from holdfast.api.wire import Place, decode_answer, encode_argument
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, is_absent
 from holdfast.errors import InvalidArgument, InvalidInput, describe_value
 from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
-from holdfast.model.frames.frames import SuspensionToken
+from holdfast.model.frames.frames import FrameRecord, FrameState, SuspensionToken
 from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_options
 from holdfast.model.sessions.layers import Identity
 from holdfast.runtime.base import ContextHolder
@@ -243,6 +243,8 @@ def is_read_otherwise(method: RemoteMethod, context: RemoteContext, arguments: M
         if parameter.name not in arguments:
             continue
         value = arguments[parameter.name]
+        if parameter.name in ("frame", "parent") and not isinstance(value, str | FrameState | None):
+            return True
         if parameter.place == "path" and (type(encode_argument(parameter.name, value)) is not str or not value):
             return True
         if parameter.place == "query":
@@ -264,11 +266,21 @@ def call_method(method: RemoteMethod, context: RemoteContext, arguments: Mapping
     try:
         if is_read_otherwise(method, context, arguments):
             probe_arguments(method, context, arguments)
-        request = build_request(method, context, arguments)
+        request = build_request(method, context, _name_frames(arguments))
     except (InvalidInput, UnicodeEncodeError, RecursionError, OverflowError):
         probe_arguments(method, context, arguments)
         raise
     return read_answer(method, context, (yield from ask(request)))
+
+
+def _name_frames(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Frames that an argument names, as their ids."""
+    names = {
+        name: arguments[name].id
+        for name in ("frame", "parent")
+        if isinstance(arguments.get(name), FrameRecord) or isinstance(getattr(type(arguments.get(name)), "frame_id", None), property)
+    }
+    return {**arguments, **names} if names else arguments
 
 
 def read_answer(method: RemoteMethod, context: RemoteContext, response: RemoteResponse) -> Any:

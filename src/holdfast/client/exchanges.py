@@ -88,9 +88,16 @@ class Pause(NamedTuple):
     seconds: float
 
 
-RemoteEffect: TypeAlias = RemoteRequest | OutsideCall
+class Download(NamedTuple):
+    """Ask for a body, written to a file. Answered with its SHA-256 and its size."""
+
+    request: RemoteRequest
+    path: str
+
+
+RemoteEffect: TypeAlias = RemoteRequest | OutsideCall | Pause | Download
 RemoteFlow: TypeAlias = Generator[RemoteEffect, Any, T]
-"""What a method does: requests to the server, and calls of functions of the caller."""
+"""What a method does: requests to the server, pauses, downloads, and calls of functions of the caller."""
 
 
 def ask(request: RemoteRequest) -> RemoteFlow[RemoteResponse]:

@@ -386,8 +386,8 @@ def _plain(value: object) -> Any:
 
 def get_frame(context: SessionContext, frame: FrameState | str) -> RemoteFlow[SessionContext]:
     """Open a frame by its id."""
-    name = frame.id if isinstance(frame, FrameState) else frame
-    if type(name) is not str or not name:
+    name = getattr(frame, "id", frame)
+    if type(frame) is not FrameState and (type(frame) is not str or not name):
         get = RemoteMethod(FramesFacet, "get", inspect.signature(FramesFacet.get), {})
         probe_arguments(get, context, {"frame": frame})
     opened = msgspec.structs.replace(context, frame=name)

@@ -7,6 +7,7 @@ Threads share the connections; a forked process opens its own.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import os
 import threading
@@ -22,6 +23,7 @@ import httpx2
 from holdfast.api.requests import API
 from holdfast.client.exchanges import (
     FIRST_FAILURE,
+    Download,
     Pause,
     RemoteFlow,
     RemoteRequest,
@@ -136,6 +138,10 @@ class BlockingPool(_Pool):
         def carry_out(effect: object) -> Any:
             if isinstance(effect, RemoteRequest):
                 return self._exchange(effect)
+            if isinstance(effect, Pause):
+                return time.sleep(effect.seconds)
+            if isinstance(effect, Download):
+                return self._download(effect)
             assert isinstance(effect, OutsideCall), "a remote flow asks for nothing else"
             answer = call_function(effect.function)
             if isinstance(answer, CoroutineType):
@@ -178,6 +184,15 @@ class BlockingPool(_Pool):
                 yield answer
         except httpx2.HTTPError as error:
             raise ServerUnreachable(server=self.address.url, reason=str(self._explain(error))) from error
+
+
+    def _download(self, wanted: Download) -> tuple[str, int]:
+        digest, size = hashlib.sha256(), 0
+        with self.stream(wanted.request) as answer, open(wanted.path, "wb") as file:
+            for chunk in answer.iter_bytes():
+                digest.update(chunk)
+                size += file.write(chunk)
+        return digest.hexdigest(), size
 
 
 def _run(steps: Generator[Any, Any, T], carry_out: Callable[[Any], Any]) -> T:
@@ -224,6 +239,10 @@ class AwaitedPool(_Pool):
         async def carry_out(effect: object) -> Any:
             if isinstance(effect, RemoteRequest):
                 return await self._exchange(effect)
+            if isinstance(effect, Pause):
+                return await asyncio.sleep(effect.seconds)
+            if isinstance(effect, Download):
+                return await self._download(effect)
             assert isinstance(effect, OutsideCall), "a remote flow asks for nothing else"
             if inspect.iscoroutinefunction(effect.function):
                 answer = await effect.function()
@@ -266,6 +285,19 @@ class AwaitedPool(_Pool):
                 yield answer
         except httpx2.HTTPError as error:
             raise ServerUnreachable(server=self.address.url, reason=str(self._explain(error))) from error
+
+
+    async def _download(self, wanted: Download) -> tuple[str, int]:
+        digest, size = hashlib.sha256(), 0
+        file = await asyncio.to_thread(open, wanted.path, "wb")
+        try:
+            async with self.stream(wanted.request) as answer:
+                async for chunk in answer.aiter_bytes():
+                    digest.update(chunk)
+                    size += await asyncio.to_thread(file.write, chunk)
+        finally:
+            await asyncio.to_thread(file.close)
+        return digest.hexdigest(), size
 
 
 async def _run_async(steps: Generator[Any, Any, T], carry_out: Callable[[Any], Coroutine[Any, Any, Any]]) -> T:
