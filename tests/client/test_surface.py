@@ -82,7 +82,17 @@ def test_every_object_of_a_remote_engine_is_one_of_the_public_classes() -> None:
             assert isinstance(frame, holdfast.Frame)
             assert isinstance(session.ledger(user="ada"), holdfast.Ledger)
             assert isinstance(session.frames.get(frame.id), holdfast.Frame)
-            facets = ("context", "packs", "handles", "situation", "facts", "frames", "working", "environment", "entries")
+            facets = (
+                "context",
+                "packs",
+                "handles",
+                "situation",
+                "facts",
+                "frames",
+                "working",
+                "environment",
+                "entries",
+            )
             for name in facets:
                 assert type(getattr(session, name)).__name__.startswith("Remote"), name
 

@@ -236,7 +236,11 @@ PARTS: tuple[Part, ...] = (
         answer=BYTES,
     ),
     Part(
-        "Engine.caller", "GET", "/caller", None, "Say who the key belongs to: what a client asks first.",
+        "Engine.caller",
+        "GET",
+        "/caller",
+        None,
+        "Say who the key belongs to: what a client asks first.",
         answer=CallerDocument,
     ),
     Part("Engine.watch", "GET", "/feed", "read", "Follow the events of the tenant.", _FEED, _AFTER, answer=EVENTS),

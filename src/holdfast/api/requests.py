@@ -20,7 +20,6 @@ import msgspec
 from holdfast import codec
 from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, SESSION_PATH, Operation
 from holdfast.api.signatures import Parameter, is_union, read_signature
-from holdfast.api.wire import write_turn as write_turn
 from holdfast.api.wire import decode_argument, encode_argument, wire_type
 from holdfast.errors import InvalidArgument, InvalidJson, InvalidText, describe_value
 from holdfast.model.names import Scope

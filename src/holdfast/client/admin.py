@@ -20,10 +20,9 @@ from holdfast.api.parts import Job, JobDemand
 from holdfast.api.problems import read_problem
 from holdfast.client.bodies import put_body
 from holdfast.client.calls import make_key
-from holdfast.client.exchanges import Download, Pause, RemoteFlow, RemoteRequest, ask
+from holdfast.client.exchanges import Download, Pause, RemoteFlow, RemoteRequest, ask, run_outside
 from holdfast.client.watch import RemoteAsyncWatch, RemoteWatch, find_whole_feed
 from holdfast.errors import InvalidUrl, ServerFailed, StorageCorrupt
-from holdfast.flows import effects
 from holdfast.flows.context import EngineContext, SessionContext
 from holdfast.flows.maintain import VerificationReport
 from holdfast.flows.sessions import ingest
@@ -50,7 +49,7 @@ def run_job(demand: JobDemand, progress: Progress | None = None) -> RemoteFlow[J
             job = _read_job((yield from ask(RemoteRequest("GET", f"/jobs/{job.id}", is_safe=True))).body)
             if progress is not None and shown != (job.done, job.total):
                 shown = (job.done, job.total)
-                yield from effects.run_outside(functools.partial(progress, *shown))
+                yield from run_outside(functools.partial(progress, *shown))
     except BaseException:
         yield from _remove_job(job)
         raise
@@ -105,7 +104,7 @@ def backup(target: Any, progress: Progress | None) -> RemoteFlow[None]:
         archive = os.path.join(folder, "backup.tar")
         job = yield from run_job(JobDemand(what="backup"), progress)
         yield from _fetch_file(job, archive)
-        yield from effects.run_outside(functools.partial(_unpack, archive, folder, partial, path + BLOB_FOLDER))
+        yield from run_outside(functools.partial(_unpack, archive, folder, partial, path + BLOB_FOLDER))
 
 
 def _unpack(archive: str, folder: str, store: str, blobs: str) -> None:

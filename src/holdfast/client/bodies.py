@@ -27,7 +27,9 @@ def put_body(body: Any, media_type: str | None) -> RemoteFlow[BlobRef]:
 
 def _put(upload: Upload, media_type: str | None) -> RemoteFlow[BlobRef]:
     query = () if media_type is None else (("media_type", media_type),)
-    request = RemoteRequest("POST", "/blobs", query, (), upload, OCTETS, is_safe=True)  # the same body has the same name
+    request = RemoteRequest(
+        "POST", "/blobs", query, (), upload, OCTETS, is_safe=True
+    )  # the same body has the same name
     answer: BlobRef = msgspec.json.decode((yield from ask(request)).body, type=BlobRef)
     return answer
 

@@ -21,7 +21,7 @@ import msgspec
 from holdfast.api import requests
 from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, OPERATIONS, SESSION_LEDGER_PATH, SESSION_PATH, Operation
 from holdfast.api.signatures import IDEMPOTENCY_HEADER, read_signature
-from holdfast.api.wire import Place, decode_answer, encode_argument
+from holdfast.api.wire import Place, decode_answer, encode_argument, write_turn
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, is_absent
 from holdfast.errors import InvalidArgument, InvalidInput, describe_value
 from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
@@ -213,7 +213,7 @@ def context_headers(context: RemoteContext) -> dict[str, str]:
     engine = context if isinstance(context, EngineContext) else context.engine
     headers: dict[str, str] = {}
     if engine.turn is not None:
-        headers[requests.TURN_HEADER] = requests.write_turn(engine.turn)
+        headers[requests.TURN_HEADER] = write_turn(engine.turn)
     if isinstance(context, RemoteLedgerContext) and context.identity is not None:
         document = msgspec.json.encode(encode_argument("identity", context.identity)).decode()
         headers[requests.IDENTITY_HEADER] = quote(document, safe=' "{}[]:,')
@@ -253,7 +253,9 @@ def is_read_otherwise(method: RemoteMethod, context: RemoteContext, arguments: M
                     return True
                 continue
             written = dict(requests.write_query(parameter, value))
-            if type(value) in (str, bool, int, float) and type(requests.read_query(parameter, written)) is not type(value):
+            if type(value) in (str, bool, int, float) and type(requests.read_query(parameter, written)) is not type(
+                value
+            ):
                 return True
     return False
 
@@ -278,7 +280,8 @@ def _name_frames(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     names = {
         name: arguments[name].id
         for name in ("frame", "parent")
-        if isinstance(arguments.get(name), FrameRecord) or isinstance(getattr(type(arguments.get(name)), "frame_id", None), property)
+        if isinstance(arguments.get(name), FrameRecord)
+        or isinstance(getattr(type(arguments.get(name)), "frame_id", None), property)
     }
     return {**arguments, **names} if names else arguments
 
@@ -296,7 +299,7 @@ def read_answer(method: RemoteMethod, context: RemoteContext, response: RemoteRe
     return SuspensionToken(answer) if annotation is SuspensionToken else answer
 
 
-class _Reached(Exception):  # noqa: N818 - it never leaves this module
+class _Reached(Exception):
     """The arguments are fine: the flow asks the store."""
 
 
@@ -307,7 +310,7 @@ def probe_arguments(method: RemoteMethod, context: RemoteContext, arguments: Map
         next(flow)
         raise _Reached
 
-    holder = method.owner.__new__(method.owner)
+    holder: Any = object.__new__(method.owner)
     holder._context = context
     holder.__dict__["_drive"] = stop_at_store
     if isinstance(holder, ContextHolder):

@@ -60,7 +60,8 @@ class _Engine:
                 what="acting as another tenant or principal",
                 reason="the key decides for whom a program acts; connect with another key",
             )
-        return type(self)(self._drive, self._context)
+        same: Any = type(self)
+        return same(self._drive, self._context)
 
 
 class BlockingEngine(_Engine):

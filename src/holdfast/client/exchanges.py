@@ -68,7 +68,7 @@ class RemoteResponse(NamedTuple):
     body: bytes
 
 
-class Unanswered(Exception):  # noqa: N818 - it never reaches a caller
+class Unanswered(Exception):
     """No answer came. `was_sent`: the server may have the request."""
 
     def __init__(self, reason: str, *, was_sent: bool) -> None:
@@ -103,6 +103,12 @@ RemoteFlow: TypeAlias = Generator[RemoteEffect, Any, T]
 def ask(request: RemoteRequest) -> RemoteFlow[RemoteResponse]:
     """Send a request, and return its answer. Raises the error that the server reports."""
     answer: RemoteResponse = yield request
+    return answer
+
+
+def run_outside(function: Callable[[], T]) -> RemoteFlow[T]:
+    """Call a function of the caller that may take a while."""
+    answer: T = yield OutsideCall(function)
     return answer
 
 

@@ -30,16 +30,16 @@ from holdfast.client.calls import (
     probe_arguments,
     read_answer,
 )
-from holdfast.client.exchanges import RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask
+from holdfast.client.exchanges import RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, run_outside
 from holdfast.conversion import to_json
+from holdfast.core.frames.decide import OUT_OF_TIME
 from holdfast.core.frames.stack import is_blocked_by_suspension
 from holdfast.core.upcast import decode_event
 from holdfast.errors import AlreadyTerminal, InvalidArgument, InvalidInput, InvalidLedger, LocalOnly
-from holdfast.flows import effects
 from holdfast.flows.context import LedgerContext, SessionContext
 from holdfast.flows.facts.changes import resolve_ledger, writer_for
 from holdfast.flows.facts.queries import ledgers_of, own_ledger
-from holdfast.flows.frames.frames import OUT_OF_TIME, shorten_summary
+from holdfast.flows.frames.frames import shorten_summary
 from holdfast.flows.packs import records
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.flows.sessions import tools, turns
@@ -69,7 +69,13 @@ def conversation_method(context: SessionContext, name: str) -> RemoteMethod:
 
 
 def post(
-    context: RemoteContext, path: str, body: Mapping[str, Any], *, verb: str = "POST", key: bool = False, wait_s: float = 0
+    context: RemoteContext,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    verb: str = "POST",
+    key: bool = False,
+    wait_s: float = 0,
 ) -> RemoteFlow[RemoteResponse]:
     """Send a request that is no operation of the table, below the path of a session or frame."""
     place = place_of(context)
@@ -136,7 +142,7 @@ def _convert(method: RemoteMethod, context: RemoteContext, arguments: dict[str, 
 
 
 def set_all(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    facts = arguments.get("facts")
+    facts: Any = arguments.get("facts")
     if type(facts) in (list, tuple) and all(type(each) is dict for each in facts):
         arguments = {**arguments, "facts": [_plain_fact(each) for each in facts]}
     return (yield from call_method(method, context, arguments))
@@ -154,7 +160,7 @@ def append_entry(method: RemoteMethod, context: RemoteContext, arguments: dict[s
 
 
 def append_entries(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    new = arguments.get("new")
+    new: Any = arguments.get("new")
     if type(new) in (list, tuple):
         arguments = {**arguments, "new": [_plain_entry(each) for each in new]}
     return (yield from call_method(method, context, arguments))
@@ -176,12 +182,12 @@ def send_value(name: str) -> Callable[..., RemoteFlow[Any]]:
         others = {each: value for each, value in arguments.items() if each != name}
         kind = type(value)
         if hasattr(kind, "__next__"):
-            first, items = yield from effects.run_outside(functools.partial(_peek, value))
+            first, items = yield from run_outside(functools.partial(_peek, value))
             if type(first) is str:
                 items = map(_encode_piece, items)
             if type(first) is str or type(first) in _BYTE_TYPES:
                 return (yield from _send_stream(method, context, others, items))
-            value = yield from effects.run_outside(functools.partial(list, items))
+            value = yield from run_outside(functools.partial(list, items))
         elif kind in _BYTE_TYPES or hasattr(kind, "read"):
             return (yield from _send_stream(method, context, others, value))
         if method.name == "replace" and value is None:
@@ -220,14 +226,14 @@ def pop(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]
     value = arguments.get("result")
     kind = type(value)
     if hasattr(kind, "read") or hasattr(kind, "__next__"):
-        value = yield from effects.run_outside(functools.partial(_read_all, value))
+        value = yield from run_outside(functools.partial(_read_all, value))
     if value is not None:
         arguments = {**arguments, "result": value if type(value) in _BYTE_TYPES else plain_value("the result", value)}
     return (yield from call_method(method, context, arguments))
 
 
 def _read_all(source: Any) -> Any:
-    items = list(read_chunks(source)) if hasattr(type(source), "read") else list(source)
+    items: list[Any] = list(read_chunks(source)) if hasattr(type(source), "read") else list(source)
     if all(type(each) in _BYTE_TYPES for each in items):
         return b"".join(items)
     return "".join(items) if all(type(each) is str for each in items) else items
@@ -235,7 +241,7 @@ def _read_all(source: Any) -> Any:
 
 def act(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
     """Store an action: its calls have arguments and results of any type with a JSON form."""
-    calls = arguments.get("tool_calls")
+    calls: Any = arguments.get("tool_calls")
     if type(calls) in (list, tuple):
         plain = [to_json("the call", each) if type(each) is dict else each for each in calls]
         arguments = {**arguments, "tool_calls": plain}
@@ -248,7 +254,9 @@ def act(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]
 def record(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Message]:
     """Record a message, and tie a reply to its pack."""
     message, content = arguments["message"], arguments.get("content")
-    given = {name: arguments[name] for name in ("tool_calls", "usage", "metadata", "priority", "stop") if name in arguments}
+    given = {
+        name: arguments[name] for name in ("tool_calls", "usage", "metadata", "priority", "stop") if name in arguments
+    }
     drafts = message_flows.build_drafts(message, content, **given)
     answered = records.find_answered_pack(context, drafts, arguments.get("pack"))
     sent = {**arguments, "message": message if type(message) is str else plain_content(require_message(message))}
@@ -316,7 +324,8 @@ def compact(method: RemoteMethod, context: SessionContext, arguments: dict[str, 
 def _check_strategy(strategy: object) -> None:
     if callable(strategy) and not isinstance(strategy, msgspec.Struct):
         raise LocalOnly(
-            what="a compaction strategy of your own", reason="it is a function; the server may offer some by their names"
+            what="a compaction strategy of your own",
+            reason="it is a function; the server may offer some by their names",
         )
 
 
@@ -427,7 +436,7 @@ def open_ledger(context: SessionContext, names: Mapping[str, str | None]) -> Rem
     state: SessionState = yield from call_method(list_methods(Session)["state"], context, {})
     home = own_ledger(context.scope)
     if any(name is not None for name in names.values()):
-        home = resolve_ledger(context.engine, **names)
+        home = resolve_ledger(context.engine, None, **names)
         if home not in ledgers_of(context.scope, state):
             reason = f"the session {context.scope.session!r} was not opened with it"
             raise InvalidLedger(value=str(home), reason=reason)
@@ -436,7 +445,9 @@ def open_ledger(context: SessionContext, names: Mapping[str, str | None]) -> Rem
 
 def fork(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
     if check_flag("ephemeral", arguments.get("ephemeral", False)):
-        raise LocalOnly(what="an ephemeral fork", reason="it lives in the memory of the program that has the store open")
+        raise LocalOnly(
+            what="an ephemeral fork", reason="it lives in the memory of the program that has the store open"
+        )
     return (yield from call_method(method, context, arguments))
 
 
@@ -480,4 +491,3 @@ class RemoteTurns:
         turn = context.engine.turn
         assert turn is not None, "the context of a turn has one"
         yield from post(context, f"/turns/{turn.number}", {}, verb="DELETE")
-

@@ -85,7 +85,7 @@ def _build_awaited(method: RemoteMethod, public: Callable[..., Any]) -> Callable
 
         @functools.wraps(public)
         def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
-            flow = build_flow(method, self, args, kwargs)
+            flow: Any = build_flow(method, self, args, kwargs)
             return async_base.AwaitableFrame(self._drive, flow, self._classes[sessions.Frame])
 
         return begin
@@ -117,7 +117,7 @@ def build_class(public: type, blocking: type, mixins: tuple[type, ...], twins: M
         build = _build_awaited if is_awaited else _build_blocking
         namespace[name] = build(method, getattr(public, name))
     for name, member in inspect.getmembers(public, lambda each: isinstance(each, property)):
-        kind = get_type_hints(member.fget).get("return")
+        kind: Any = get_type_hints(member.fget).get("return")
         if kind in twins:
             namespace[name] = _build_facet(member, twins[kind])
     for name in {name for mixin in mixins for each in mixin.__mro__ for name in vars(each)}:
@@ -276,7 +276,7 @@ class AwaitedFrames:
     _classes: Mapping[type, type]
 
     def get(self, frame: Any) -> Any:
-        flow = flows.get_frame(self._context, frame)
+        flow: Any = flows.get_frame(self._context, frame)
         return async_base.AwaitableFrame(self._drive, flow, self._classes[sessions.Frame])
 
 

@@ -185,7 +185,6 @@ class BlockingPool(_Pool):
         except httpx2.HTTPError as error:
             raise ServerUnreachable(server=self.address.url, reason=str(self._explain(error))) from error
 
-
     def _download(self, wanted: Download) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0
         with self.stream(wanted.request) as answer, open(wanted.path, "wb") as file:
@@ -286,7 +285,6 @@ class AwaitedPool(_Pool):
         except httpx2.HTTPError as error:
             raise ServerUnreachable(server=self.address.url, reason=str(self._explain(error))) from error
 
-
     async def _download(self, wanted: Download) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0
         file = await asyncio.to_thread(open, wanted.path, "wb")
@@ -319,4 +317,3 @@ async def _iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     """The chunks of a body that blocks."""
     while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
         yield chunk
-

@@ -346,4 +346,3 @@ class RemoteAsyncWatch(AsyncWatch):
     def __del__(self) -> None:
         if getattr(self, "_reader", None) is not None:
             self._close()
-

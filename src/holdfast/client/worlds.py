@@ -8,8 +8,17 @@ from holdfast.client import objects
 from holdfast.client.admin import AwaitedAdmin, BlockingAdmin
 from holdfast.client.bodies import AwaitedBlobs, BlockingBlobs
 from holdfast.client.engine import AwaitedEngine, BlockingEngine
-from holdfast.runtime import async_engine, async_facets, async_ledgers, async_memory, async_sessions
-from holdfast.runtime import facets, ledgers, memory, sessions
+from holdfast.runtime import (
+    async_engine,
+    async_facets,
+    async_ledgers,
+    async_memory,
+    async_sessions,
+    facets,
+    ledgers,
+    memory,
+    sessions,
+)
 from holdfast.runtime.admin import Admin
 from holdfast.runtime.engine import Blobs, Engine
 

@@ -189,7 +189,8 @@ class AsyncTurnBlock(Generic[C]):
         answer = await drive(self._turns.take(context, self._plan.request, ticket))
         if answer.context is not None:
             self._conversation = type(self._conversation)(drive, answer.context)
-        return answer.ticket
+        ticket = int(answer.ticket)
+        return ticket
 
     async def _renew(self) -> None:
         while True:
