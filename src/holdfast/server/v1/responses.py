@@ -202,6 +202,9 @@ class _Opening:
             await check_new_ids(ItemReader(session, engine_of(self._request).blobs), plan.values, "input")
         messages = await session.record_all(plan.items, key=f"{entry.key}:input")
         run.input = (messages[0].seq - 1, messages[-1].seq)
+        stored = [] if is_new else await session.messages(before=messages[-1].seq + 1, limit=1)
+        if stored and stored[0].withdrawn:  # an earlier attempt has failed, and took it back
+            await session.restore(stored[0].withdrawn)
 
     async def _open_session(self) -> holdfast.AsyncSession:
         """The session of the request, with its turn."""
