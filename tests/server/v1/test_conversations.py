@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -129,12 +130,14 @@ def test_a_call_group_is_deleted_as_one(chat_desk: Desk) -> None:
 def test_a_call_without_a_result_can_be_deleted(chat_desk: Desk) -> None:
     conversation = chat_desk.client.conversations.create().id
     add(chat_desk, conversation, user("one"), CALL)
-    with pytest.raises(openai.BadRequestError) as caught:
-        add(chat_desk, conversation, user("two"))
-    assert caught.value.code == "calls_open"
-    chat_desk.client.conversations.items.delete("fc_1", conversation_id=conversation)
     add(chat_desk, conversation, user("two"))
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat_desk.client.responses.create(model="m1", input="three", conversation=conversation)
+    assert caught.value.code == "calls_open"
+    assert len(listed(chat_desk, conversation)) == 3
+    chat_desk.client.conversations.items.delete("fc_1", conversation_id=conversation)
     assert [item["content"][0]["text"] for item in listed(chat_desk, conversation)] == ["one", "two"]
+    assert chat_desk.client.responses.create(model="m1", input="x", conversation=conversation).status == "completed"
 
 
 def test_items_are_stored_together_or_not_at_all(chat_desk: Desk) -> None:
@@ -250,7 +253,11 @@ def test_pages_are_checked(chat_desk: Desk) -> None:
     assert chat_desk.http.get(f"{path}?after=nothing").status_code == 404
 
 
-async def test_the_async_client_works_as_well(chat_desk: Desk) -> None:
+def test_the_async_client_works_as_well(chat_desk: Desk) -> None:
+    asyncio.run(use_async_client(chat_desk))
+
+
+async def use_async_client(chat_desk: Desk) -> None:
     async with openai.AsyncOpenAI(base_url=chat_desk.url, api_key="key-of-ada") as client:
         conversation = await client.conversations.create(items=[user(str(number)) for number in range(7)])
         shown = [item async for item in client.conversations.items.list(conversation.id, limit=3, order="asc")]
@@ -268,10 +275,14 @@ def client_of(desk: Desk, key: str) -> httpx2.Client:
 
 
 def test_what_others_have_does_not_exist(chat_desk: Desk) -> None:
-    with client_of(chat_desk, "bob") as bob, client_of(chat_desk, "carol") as carol:
+    with (
+        client_of(chat_desk, "bob") as bob,
+        client_of(chat_desk, "carol") as carol,
+        client_of(chat_desk, "other-tenant") as eve,
+    ):
         made = bob.post("/conversations", json={"items": [user("mine")]}).json()
         answer = bob.post("/responses", json={"model": "m1", "input": "x", "conversation": made["id"]}).json()
-        for stranger in (carol, client_of(chat_desk, "other-tenant")):
+        for stranger in (carol, eve):
             unknown = stranger.get("/conversations/conv_unknown")
             for method, path in (
                 ("GET", f"/conversations/{made['id']}"),
