@@ -17,6 +17,7 @@ from holdfast.cli.forks import compare, fork, forks, merge
 from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
+from holdfast.cli.mcp import mcp
 from holdfast.cli.memory import memory
 from holdfast.cli.packs import diff, pack, why
 from holdfast.cli.sessions import sessions
@@ -93,6 +94,7 @@ for command in (
     stats,
     sweep,
     worker,
+    mcp,
     collect,
     completion,
 ):
