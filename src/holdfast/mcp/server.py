@@ -8,11 +8,13 @@ else.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import MCPServer, RequestStateSecurity
 from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.mcpserver.tools import Tool
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
@@ -97,7 +99,7 @@ class AgentServer:
             log_level="WARNING",
         )
         AgentTools(source).add_to(self.mcp)
-        self._add_ask()
+        self.add_task_tool(ask_tool(source))
         AgentResources(source, self._codec).add_to(self.mcp)
         Subscriptions(source, self.tasks).add_to(self.mcp)
 
@@ -105,12 +107,13 @@ class AgentServer:
         """Read what the store keeps for all servers. Call it once, before the first request."""
         await self._codec.load(engine)
 
-    def _add_ask(self) -> None:
-        tool = ask_tool(self._source)
+    def add_task_tool(self, tool: Tool | Callable[..., Any], **options: bool) -> None:
+        """Add a tool whose calls become tasks. `options` are those of Tasks.adopt()."""
+        added = tool if isinstance(tool, Tool) else Tool.from_function(tool)
         self.mcp.add_tool(
-            tool.fn, name=tool.name, title=tool.title, description=tool.description, annotations=tool.annotations
+            added.fn, name=added.name, title=added.title, description=added.description, annotations=added.annotations
         )
-        self.tasks.adopt(tool)
+        self.tasks.adopt(added, **options)
 
     async def _guard(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Show and allow what the caller may do."""
