@@ -96,7 +96,9 @@ def run_suite(folder: Path, url: str, title: str, package: str, args: tuple[str,
     script = folder / "node_modules" / package / "dist" / "index.js"
     with tempfile.TemporaryDirectory() as results:
         command = ("server", "--url", url, *args)
-        done = run_node(Path(results), script, *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SUITE_S)
+        done = run_node(
+            Path(results), script, *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SUITE_S
+        )
     total = _TOTAL.search(done.stdout)
     least = next(count for name, count in LEAST.items() if name in title)
     if total is None or (int(total[1]) < least and int(total[2]) == 0):

@@ -273,5 +273,6 @@ def add_fixtures(server: MCPServer[Any]) -> None:
 
 def describe_fixtures(server: MCPServer[Any]) -> None:
     """The suites want a description of every tool and prompt."""
-    for each in (*server._tool_manager.list_tools(), *server._prompt_manager.list_prompts()):
+    listed: list[Any] = [*server._tool_manager.list_tools(), *server._prompt_manager.list_prompts()]
+    for each in listed:
         each.description = each.description or f"A fixture of the conformance suites: {each.name}."

@@ -122,7 +122,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fingerprint(self) -> str:
         """What no other caller has, for the state that clients keep for us."""
-        return msgspec.json.encode([self.access.tenant, *self.task_owner.name]).decode()
+        return msgspec.json.encode([self.access.tenant, self.task_owner.name]).decode()
 
 
 CallerSource: TypeAlias = Callable[[ServerRequestContext[Any, Any]], Caller]

@@ -85,7 +85,7 @@ class McpEndpoint:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve while the block runs. The engine is open before it and after it."""
-        agent = AgentServer(self._find_caller, task_options=self._task_options)
+        agent = AgentServer(self._find_caller, has_connections=self._sessions, task_options=self._task_options)
         if self._configure is not None:
             self._configure(agent)
         await agent.load(self._get_engine())

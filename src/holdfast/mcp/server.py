@@ -7,8 +7,10 @@ else.
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -17,13 +19,13 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp_types import INVALID_REQUEST
 
 import holdfast
 from holdfast.access.access import SYSTEM_TENANT
-from holdfast.errors import EntryConflict
+from holdfast.errors import EntryConflict, RightMissing
 from holdfast.mcp.ask import ask_tool
-from holdfast.mcp.caller import CallerSource
+from holdfast.mcp.caller import Caller, CallerSource
 from holdfast.mcp.resources import AgentResources
 from holdfast.mcp.subscriptions import Subscriptions
 from holdfast.mcp.tasks import Tasks
@@ -32,6 +34,9 @@ from holdfast.mcp.tools import READ_TOOLS, AgentTools
 ANSWER_S = 86_400.0
 """How long a person may take to answer a question that the client shows."""
 _SECRET_BYTES = 32
+_OPEN_METHODS = frozenset({"initialize", "ping", "server/discover", "logging/setLevel"})
+"""What tells nothing of the store."""
+_WRITING_METHODS = frozenset({"tasks/update", "tasks/cancel"})
 INSTRUCTIONS = (
     "Holdfast keeps what you must not forget, in a store that survives you: facts, the conversation, and where the work "
     "stands. At the start, call recall or pack to learn what is known. When the user states or changes something that "
@@ -74,11 +79,27 @@ async def _load_secret(engine: holdfast.AsyncEngine) -> bytes:
     return bytes.fromhex(str(entry.body))
 
 
+@contextmanager
+def _own_logging() -> Iterator[None]:
+    """MCPServer sets up the logging of the whole process, unless there is a handler: that is for the program to do."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
 class AgentServer:
     """A server with the tools of Holdfast. `mcp` is the MCPServer, for tools of your own beside them."""
 
     def __init__(
-        self, source: CallerSource, *, name: str = "holdfast", task_options: dict[str, float] | None = None
+        self,
+        source: CallerSource,
+        *,
+        name: str = "holdfast",
+        has_connections: bool = False,
+        task_options: dict[str, float] | None = None,
     ) -> None:
         self._source = source
         self._codec = StoreCodec()
@@ -86,22 +107,22 @@ class AgentServer:
         security = RequestStateSecurity(
             codec=self._codec, ttl=ANSWER_S, bind_principal=lambda ctx: source(ctx).fingerprint
         )
-        self.mcp: MCPServer[Any] = MCPServer(
-            name,
-            title="Holdfast",
-            description="Durable memory and state for agents.",
-            instructions=INSTRUCTIONS,
-            version=holdfast.__version__,
-            extensions=[self.tasks],
-            request_state_security=security,
-            resource_security=ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False),
-            middleware=[self._guard],
-            log_level="WARNING",
-        )
+        with _own_logging():
+            self.mcp: MCPServer[Any] = MCPServer(
+                name,
+                title="Holdfast",
+                description="Durable memory and state for agents.",
+                instructions=INSTRUCTIONS,
+                version=holdfast.__version__,
+                extensions=[self.tasks],
+                request_state_security=security,
+                resource_security=ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False),
+                middleware=[self._guard],
+            )
         AgentTools(source).add_to(self.mcp)
         self.add_task_tool(ask_tool(source))
         AgentResources(source, self._codec).add_to(self.mcp)
-        Subscriptions(source, self.tasks).add_to(self.mcp)
+        Subscriptions(source, self.tasks).add_to(self.mcp, has_connections=has_connections)
 
     async def load(self, engine: holdfast.AsyncEngine) -> None:
         """Read what the store keeps for all servers. Call it once, before the first request."""
@@ -117,16 +138,22 @@ class AgentServer:
 
     async def _guard(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Show and allow what the caller may do."""
-        if ctx.method == "tools/list":
-            return self._select_tools(ctx, await call_next(ctx))
-        if ctx.method == "tools/call":
-            name = (ctx.params or {}).get("name")
-            if not self._source(ctx).may_write and self._is_writer(str(name)):
-                raise MCPError(INVALID_PARAMS, f"Unknown tool: {name}. The access is for reading only.")
-        return await call_next(ctx)
+        if ctx.method in _OPEN_METHODS or ctx.request_id is None:
+            return await call_next(ctx)
+        caller = self._source(ctx)
+        try:
+            caller.access.check("read")
+            if ctx.method in _WRITING_METHODS:
+                caller.access.check("write")
+            if ctx.method == "tools/call" and self._is_writer(str((ctx.params or {}).get("name"))):
+                caller.access.check("write")
+        except RightMissing as error:
+            raise MCPError(INVALID_REQUEST, str(error)) from error
+        answer = await call_next(ctx)
+        return self._select_tools(caller, answer) if ctx.method == "tools/list" else answer
 
-    def _select_tools(self, ctx: ServerRequestContext[Any, Any], listed: HandlerResult) -> HandlerResult:
-        if self._source(ctx).may_write or not isinstance(listed, dict):
+    def _select_tools(self, caller: Caller, listed: HandlerResult) -> HandlerResult:
+        if caller.may_write or not isinstance(listed, dict):
             return listed
         tools = [tool for tool in listed["tools"] if not self._is_writer(tool["name"])]
         for tool in tools:

@@ -13,7 +13,7 @@ from holdfast.mcp.server import AgentServer
 async def serve_stdio(engine: holdfast.AsyncEngine, access: Access, session: str = "") -> None:
     """Serve until the client closes the connection."""
     caller = Caller.of(engine, access, session)
-    agent = AgentServer(lambda _ctx: caller)
+    agent = AgentServer(lambda _ctx: caller, has_connections=True)
     await agent.load(engine)
     lowlevel = agent.mcp._lowlevel_server
     async with agent.tasks.running(), stdio_server() as (reader, writer):

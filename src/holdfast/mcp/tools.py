@@ -165,6 +165,10 @@ class AgentTools:
         role: Annotated[Literal["user", "assistant"], Field(description="Who said it.")],
         text: Annotated[str, Field(description="The message, word for word.")],
         ctx: Context,
+        message_id: Annotated[
+            str | None,
+            Field(description="An id of your own: recording the same message again with it changes nothing."),
+        ] = None,
         session: Session = None,
         frame: FrameId = None,
     ) -> Annotated[CallToolResult, RecordResult]:
@@ -174,10 +178,11 @@ class AgentTools:
         caller = self._source(ctx.request_context)
         opened = await caller.ensure(session)
         if role == "user" and not frame:
-            observed = await opened.observe(text)
+            observed = await opened.observe(text, key=message_id)
             message, changes = observed.message, [_describe_proposal(each) for each in observed.proposals]
         else:
-            message, changes = await (await open_conversation(opened, frame)).record(role, text), []
+            conversation = await open_conversation(opened, frame)
+            message, changes = await conversation.record(role, text, key=message_id), []
         return _describe_recorded(opened.scope.session, message, changes)
 
     @tool_errors
