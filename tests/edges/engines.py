@@ -116,8 +116,7 @@ class BlockingProxy:
 
 def _is_async_object(value: object) -> bool:
     """An async engine, session, frame or ledger, or a facet of one."""
-    is_remote = type(value).__module__.startswith("holdfast.client") and "Async" in type(value).__name__
-    return is_remote or type(value).__module__.startswith("holdfast.runtime.async_")
+    return any(each.__module__.startswith("holdfast.runtime.async_") for each in type(value).__mro__)
 
 
 def _unwrap(value: object) -> object:

@@ -31,7 +31,7 @@ async def use_tool(call: Call) -> Response:
         RECALL_MEMORY.name: conversation.recall_tool,
         UPDATE_SITUATION.name: conversation.situation.tool,
     }
-    return Answer(msgspec.json.encode(ToolText(await tools[name]()(**arguments))))
+    return Answer(msgspec.json.encode(ToolText(await tools[name]().function(**arguments))))
 
 
 async def run_call(call: Call) -> Response:
