@@ -74,7 +74,8 @@ def walk_conversation(api: ApiClient, prefix: str) -> None:
 def walk_packs(api: ApiClient, prefix: str) -> None:
     brief = {"prompt": "You are the order desk."}
     pack = api.ok("POST", f"{prefix}/packs", {"budget": 4_000, "brief": brief})
-    assert pack["manifest"]["entries"] and pack["history"]["items"]
+    assert pack["manifest"]["entries"]
+    assert pack["history"]["items"]
     receipt = {"manifest": pack["manifest"], "brief": brief}
     reply = {"message": "assistant", "content": "It is in Rome.", "pack": receipt}
     answer = api.ok("POST", f"{prefix}/messages", reply)
@@ -96,7 +97,8 @@ def walk_handles(api: ApiClient, prefix: str, seq: int) -> None:
     assert api.ok("GET", f"{prefix}/handles/{handle}")["kind"] == "tool_result"
     assert api.items(f"{prefix}/handles/{handle}/parts")[0]["type"] == "body"
     text = api.ok("GET", f"{prefix}/handles/{handle}/text", params={"search": "depot", "limit": 500})
-    assert "depot" in text["text"] and text["matches"]
+    assert "depot" in text["text"]
+    assert text["matches"]
     assert api.ok("POST", f"{prefix}/handles/{handle}/page-out", {})["residency"] == "paged_out"
     assert api.ok("POST", f"{prefix}/handles/page-in", {"handle": handle})["id"] == handle
 
@@ -176,7 +178,8 @@ def walk_facts(api: ApiClient) -> None:
     api.ok("PUT", "/sessions/draft/facts/keys/plan", {"value": "basic"})
     api.ok("PUT", "/sessions/draft/facts/keys/seats", {"value": 5})
     merged = api.ok("POST", "/sessions/draft/facts/merge", {"into": {"scope": SCOPE}})
-    assert len(merged["items"]) == 2 and fork["scope"]["session"] == "draft"
+    assert len(merged["items"]) == 2
+    assert fork["scope"]["session"] == "draft"
     first, second, *_ = api.items(f"{S}/facts/proposals")
     api.ok("POST", f"{S}/facts/proposals/{first['id']}/accept", {})
     api.ok("POST", f"{S}/facts/proposals/{second['id']}/decline", {})
@@ -298,7 +301,8 @@ def walk_admin(api: ApiClient) -> None:
     assert "sessions" in api.ok("POST", "/admin/sweep", {})
     assert api.ok("POST", "/admin/collect", {"grace_s": 86_400}) == 0
     page = api.ok("GET", "/admin/feed", params={"limit": 5})
-    assert len(page["events"]) == 5 and page["cursor"]
+    assert len(page["events"]) == 5
+    assert page["cursor"]
 
 
 def requeue_failed(api: ApiClient, offload: Any) -> None:
