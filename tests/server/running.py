@@ -19,7 +19,7 @@ START_S = 20
 @contextmanager
 def running(app: ASGIApp) -> Iterator[str]:
     """Serve an application while the block runs. Yields its address, without a slash at the end."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY for this protocol only
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
