@@ -192,6 +192,12 @@ class AsyncTurnBlock(Generic[C]):
         ticket = int(answer.ticket)
         return ticket
 
+    async def _end(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        await self._conversation._drive(self._turns.end(self._conversation._context))
+
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._plan.renewal_s)
@@ -205,11 +211,8 @@ class AsyncTurnBlock(Generic[C]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
         try:
-            await run_uncancelled(self._conversation._drive(self._turns.end(self._conversation._context)))
+            await run_uncancelled(self._end())
         except HoldfastError:
             if error is None:
                 raise  # otherwise the error of the block is raised

@@ -6,11 +6,12 @@ nothing of the inside is in it; no request is larger, longer or more numerous th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
@@ -115,6 +117,42 @@ class Errors:
             await build_response(scope["path"], problem, error, headers_of(error))(scope, receive, send)
 
 
+class Exchange:
+    """One request and its answer, as they go by."""
+
+    def __init__(self, receive: Receive, send: Send, check_size: Callable[[int], None]) -> None:
+        self._receive = receive
+        self._send = send
+        self._check_size = check_size
+        self._size = 0
+        self.request: RunningRequest | None = None
+        self.has_started = False
+        self.has_ended = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        self._check_size(self._size)
+        return message
+
+    async def send(self, message: Message) -> None:
+        assert self.request is not None, "the request has its place before it is answered"
+        if message["type"] == "http.response.start":
+            if is_stream(message.get("headers", ())):
+                self.request.become_stream()
+            self.has_started = True
+        elif not message.get("more_body", False):
+            self.has_ended = True
+        await self._send(message)
+        if self.request.is_stream:
+            await asyncio.sleep(0)  # to a client that is gone, send() does not wait: others must have their turn
+
+    async def end_stream(self) -> None:
+        """Tell the client that the stream is complete."""
+        if not self.has_ended:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
 class Limits:
     """Bounds the number, the size and the time of requests."""
 
@@ -127,41 +165,19 @@ class Limits:
             await self._app(scope, receive, send)
             return
         self._check_length(Headers(scope=scope).get("content-length"))
-        has_started = has_ended = False
-        size = 0
-
-        async def receive_limited() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            self._check_size(size)
-            return message
-
-        async def send_noted(message: Message) -> None:
-            nonlocal has_started, has_ended
-            if message["type"] == "http.response.start":
-                if request is not None and is_stream(message.get("headers", ())):
-                    request.become_stream()
-                has_started = True
-            elif not message.get("more_body", False):
-                has_ended = True
-            await send(message)
-
         state: ServerState = scope["app"].state.server
-        request: RunningRequest | None = None
+        exchange = Exchange(receive, send, self._check_size)
         try:
-            async with state.run_request(scope["method"], self._settings.request_s) as request:
-                scope["state"]["running"] = request
-                await self._app(scope, receive_limited, send_noted)
+            async with state.run_request(scope["method"], self._settings.request_s) as exchange.request:
+                scope["state"]["running"] = exchange.request
+                await self._app(scope, exchange.receive, exchange.send)
         except TimeoutError:
-            if request is None or not request.is_expired:
+            request = exchange.request
+            if request is None or not request.is_expired or (exchange.has_started and not request.is_stream):
                 raise
-            if not has_started:
+            if not exchange.has_started:
                 raise self._build_timeout(state) from None
-            if not request.is_stream:
-                raise
-            if not has_ended:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await exchange.end_stream()
 
     def _build_timeout(self, state: ServerState) -> RequestTimeout:
         if state.is_stopping:
@@ -199,8 +215,11 @@ def find_route(scope: Scope) -> str:
     template = scope.get("route_template")
     if isinstance(template, str):
         return template
-    path = getattr(scope.get("route"), "path", None)
-    return UNMATCHED if path is None else (scope.get("root_path", "") + path) or "/"
+    route = scope.get("route")
+    path = getattr(route, "path", None)
+    if path is None or isinstance(route, Mount):  # within a part that is mounted as a whole
+        return UNMATCHED
+    return (scope.get("root_path", "") + path) or "/"
 
 
 def is_stream(headers: Any) -> bool:

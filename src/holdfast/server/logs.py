@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-ACCESS = "holdfast.access"
+ACCESS = "holdfast.requests"
 """The logger of requests."""
 FIELDS = "fields"
 """The attribute of a record with the fields of its line."""

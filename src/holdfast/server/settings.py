@@ -49,6 +49,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The environment variable with the key of the upstream; empty: OPENAI_API_KEY or ANTHROPIC_API_KEY."""
     budget: int = 24_000
     """The most tokens of a pack in front of the upstream."""
+    turn_lease_s: float = 15
+    """After how many seconds the turn of a process that died on a conversation is free."""
+    turn_wait_s: float = 20
+    """How many seconds a request waits for the turn on its conversation, before it is refused as busy."""
     token: str = ""
     """The token of a server without keys, on loopback: made and printed at its start."""
     jwt: TokenSettings | None = None
