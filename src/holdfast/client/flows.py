@@ -190,7 +190,7 @@ def send_value(name: str) -> Callable[..., RemoteFlow[Any]]:
         value = arguments[name]
         others = {each: value for each, value in arguments.items() if each != name}
         kind = type(value)
-        if hasattr(kind, "__next__"):
+        if hasattr(kind, "__next__") and not hasattr(kind, "read"):
             first, items = yield from run_outside(functools.partial(_peek, value))
             if type(first) is str:
                 items = map(_encode_piece, items)
