@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -19,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.server.app import build_app
 from holdfast.server.settings import ServerSettings
 
+ROOT = Path(__file__).parents[2]
 TOKEN = "hf_local_test"
 Loss = Callable[[Receive], Awaitable[None]]
 
@@ -63,10 +67,34 @@ def settings_of(store: str | Path) -> ServerSettings:
     return ServerSettings(store=str(store), token=TOKEN, background=False)
 
 
+def free_port() -> int:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def server_process(store: Path, port: int, mark: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run this server while the block runs, and kill it at its end."""
+    command = [sys.executable, "-m", "tests.client.faulty", str(store), str(port), str(mark)]
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _die(mark: Path) -> None:
+    mark.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main(store: str, port: int, mark: Path) -> None:
     async def die(_receive: Receive) -> None:
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+        _die(mark)
 
     app = LostAnswers(build_app(settings_of(store)), die, 0 if mark.exists() else 1)
     uvicorn.run(app, port=port, log_level="error")

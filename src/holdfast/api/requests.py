@@ -24,6 +24,7 @@ from holdfast.api.wire import decode_argument, encode_argument, wire_type
 from holdfast.errors import InvalidArgument, InvalidJson, InvalidText, describe_value
 from holdfast.model.names import Scope
 from holdfast.model.sessions.turns import TurnFence
+from holdfast.render.pack import Pack
 
 API = "/api"
 """The path of the native API on a server."""
@@ -33,6 +34,8 @@ STREAM_TYPE = "application/octet-stream"
 STRUCT_SUFFIX = ".json"
 PAGE = "page"
 """The query parameter of lists that takes the `next` of the page before."""
+RENDER_TO = "to"
+"""The query parameter of packs: the provider that the pack is rendered for, or text."""
 STREAMED = {"result": "value", "add": "content", "replace": "content"}
 """The methods that take a body of bytes, and the parameter that it is. The others are then in the query."""
 _SAFE = "-._~!$'()*+,:@"
@@ -40,7 +43,7 @@ _HEADER_SAFE = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 _BRACES = re.compile(r"{(\w+)}")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _TURN = re.compile(r"([0-9]{1,18});\s*lease=([0-9]{1,18})(?:;\s*frame=(\S{1,1000}))?")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _VERSION = re.compile(r'"?([0-9]{1,18})"?')
 
 
@@ -305,6 +308,7 @@ def read_arguments(
 def check_query(operation: Operation, query: Mapping[str, str], has_body: bool) -> None:
     """Refuse a name in a query that means nothing: it may be misspelled."""
     known = {"actor", "thread"} if takes_place(operation.path) else set()
+    known |= {RENDER_TO} if read_signature(operation).answer is Pack else set()
     for parameter in read_signature(operation).parameters:
         if parameter.place == "query" or (parameter.place == "body" and not has_body):
             known |= {parameter.name, parameter.name + STRUCT_SUFFIX, PAGE}

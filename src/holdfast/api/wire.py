@@ -22,7 +22,7 @@ from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.model.content import Part, ToolCall
-from holdfast.model.entries.entry import Entry
+from holdfast.model.entries.entry import Entry, NewEntry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
 from holdfast.model.history.plans import Classic, Faithful, Frugal, PolicyName
@@ -121,12 +121,13 @@ def _wire_union(members: Sequence[Any]) -> Any:
 # Arguments
 
 
-def encode_argument(name: str, value: object) -> Any:
-    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form."""
+def encode_argument(name: str, value: object, *, is_nested: bool = False) -> Any:
+    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form. Inside of a struct
+    (`is_nested`), stored things are sent whole."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
-    if kind in _REFERENCES:
+    if kind in _REFERENCES and not is_nested:
         return getattr(value, _REFERENCES[kind])
     if isinstance(value, str):
         return str.__str__(value)
@@ -142,7 +143,7 @@ def encode_argument(name: str, value: object) -> Any:
     if kind is dict:
         return _encode_object(name, value)  # type: ignore[arg-type]
     if kind in (list, tuple):
-        return [encode_argument(name, each) for each in value]  # type: ignore[attr-defined]
+        return [encode_argument(name, each, is_nested=is_nested) for each in value]  # type: ignore[attr-defined]
     raise InvalidArgument(argument=name, reason=f"{describe_value(value)} cannot be sent to a server")
 
 
@@ -177,7 +178,7 @@ def _encode_struct(name: str, value: msgspec.Struct) -> Any:
     """A struct with all its fields; bytes anywhere in it keep their form."""
     config = value.__struct_config__
     fields = {
-        encoded: encode_argument(name, getattr(value, field))
+        encoded: encode_argument(name, getattr(value, field), is_nested=True)
         for field, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
     }
     if config.array_like:
@@ -200,6 +201,10 @@ def decode_argument(name: str, value: Any, annotation: Any) -> Any:
 
 
 def _rebuild(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rebuild(each) for each in value]
+    if isinstance(value, NewEntry):
+        return msgspec.structs.replace(value, body=decode_bytes(value.body))
     if isinstance(value, PackReceipt):
         return read_receipt(value)
     if isinstance(value, PolicyDocument):

@@ -18,17 +18,18 @@ from urllib.parse import quote
 
 import msgspec
 
+import holdfast
 from holdfast.api import requests
 from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, OPERATIONS, SESSION_LEDGER_PATH, SESSION_PATH, Operation
 from holdfast.api.signatures import IDEMPOTENCY_HEADER, read_signature
 from holdfast.api.wire import Place, decode_answer, encode_argument, write_turn
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, is_absent
-from holdfast.errors import InvalidArgument, InvalidInput, describe_value
+from holdfast.conversion import to_json
+from holdfast.errors import HoldfastError, InvalidArgument, InvalidInput, ScopeMismatch, TokenInvalid, describe_value
 from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.model.frames.frames import FrameRecord, FrameState, SuspensionToken
 from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_options
 from holdfast.model.sessions.layers import Identity
-from holdfast.runtime.base import ContextHolder
 
 RemoteContext: TypeAlias = EngineContext | SessionContext | LedgerContext
 _REPEATABLE = frozenset({"Engine.session", "EntriesFacet.append"})
@@ -245,7 +246,9 @@ def is_read_otherwise(method: RemoteMethod, context: RemoteContext, arguments: M
         value = arguments[parameter.name]
         if parameter.name in ("frame", "parent") and not isinstance(value, str | FrameState | None):
             return True
-        if parameter.place == "path" and (type(encode_argument(parameter.name, value)) is not str or not value):
+        if parameter.place == "path" and not _is_path_name(encode_argument(parameter.name, value)):
+            return True
+        if _has_odd_keys(value):
             return True
         if parameter.place == "query":
             if value is None:
@@ -260,6 +263,17 @@ def is_read_otherwise(method: RemoteMethod, context: RemoteContext, arguments: M
     return False
 
 
+def _is_path_name(value: object) -> bool:
+    return type(value) is str and value.isprintable() and bool(value)
+
+
+def _has_odd_keys(value: object) -> bool:
+    """Whether an object in a value has a key that is no text: it would become one."""
+    if type(value) is dict:
+        return any(type(key) is not str or _has_odd_keys(each) for key, each in value.items())
+    return type(value) in (list, tuple) and any(map(_has_odd_keys, value))  # type: ignore[call-overload]
+
+
 # Answers
 
 
@@ -271,8 +285,19 @@ def call_method(method: RemoteMethod, context: RemoteContext, arguments: Mapping
         request = build_request(method, context, _name_frames(arguments))
     except (InvalidInput, UnicodeEncodeError, RecursionError, OverflowError):
         probe_arguments(method, context, arguments)
-        raise
+        request = build_request(method, context, _convert_values(_name_frames(arguments)))
     return read_answer(method, context, (yield from ask(request)))
+
+
+def _convert_values(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Values that the engine takes, as JSON: sets, dates and others."""
+    converted = dict(arguments)
+    for name, value in arguments.items():
+        try:
+            check_sendable(name, encode_argument(name, value))
+        except (InvalidInput, UnicodeEncodeError, RecursionError, OverflowError):
+            converted[name] = to_json(name, value)
+    return converted
 
 
 def _name_frames(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -299,28 +324,29 @@ def read_answer(method: RemoteMethod, context: RemoteContext, response: RemoteRe
     return SuspensionToken(answer) if annotation is SuspensionToken else answer
 
 
-class _Reached(Exception):
-    """The arguments are fine: the flow asks the store."""
-
-
 def probe_arguments(method: RemoteMethod, context: RemoteContext, arguments: Mapping[str, Any]) -> None:
-    """Raise what the embedded engine raises for these arguments before it asks its store. No store is asked."""
-
-    def stop_at_store(flow: Any, *_args: Any, **_options: Any) -> Any:
-        next(flow)
-        raise _Reached
-
-    holder: Any = object.__new__(method.owner)
-    holder._context = context
-    holder.__dict__["_drive"] = stop_at_store
-    if isinstance(holder, ContextHolder):
-        holder.__dict__["_open_frame"] = stop_at_store
-        holder.__dict__["_open_fork"] = lambda fork, **_options: stop_at_store(fork(context))
+    """Raise what the embedded engine raises for these arguments: an empty one in memory is asked."""
+    engine = context if isinstance(context, EngineContext) else context.engine
     positional, named = _split_arguments(method, arguments)
-    try:
-        getattr(method.owner, method.name)(holder, *positional, **named)
-    except (_Reached, StopIteration):
-        pass
+    with holdfast.open("memory:", tenant=engine.tenant, principal=engine.principal) as probe:
+        holder = _open_holder(probe, method.owner, context)
+        try:
+            getattr(method.owner, method.name)(holder, *positional, **named)
+        except (InvalidInput, TokenInvalid, ScopeMismatch):
+            raise
+        except HoldfastError:
+            pass  # it has not what the server has
+
+
+def _open_holder(probe: holdfast.Engine, owner: type[Any], context: RemoteContext) -> Any:
+    """The object with the method, on an empty store."""
+    if isinstance(context, EngineContext):
+        facets = (probe, probe.memory, probe.admin)
+        return next(each for each in facets if type(each) is owner)
+    scope = context.scope if isinstance(context, SessionContext) else context.session
+    if scope is not None:
+        probe.create_session(scope.session, actor=scope.actor, thread=scope.thread)
+    return owner(probe._drive, msgspec.structs.replace(context, engine=probe._context))
 
 
 def _split_arguments(method: RemoteMethod, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

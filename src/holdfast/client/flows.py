@@ -35,11 +35,20 @@ from holdfast.conversion import to_json
 from holdfast.core.frames.decide import OUT_OF_TIME
 from holdfast.core.frames.stack import is_blocked_by_suspension
 from holdfast.core.upcast import decode_event
-from holdfast.errors import AlreadyTerminal, InvalidArgument, InvalidInput, InvalidLedger, LocalOnly
-from holdfast.flows.context import LedgerContext, SessionContext
+from holdfast.errors import (
+    AlreadyTerminal,
+    InvalidArgument,
+    InvalidInput,
+    InvalidLedger,
+    LocalOnly,
+    SessionDestroyedError,
+    describe_value,
+)
+from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.flows.facts.changes import resolve_ledger, writer_for
 from holdfast.flows.facts.queries import ledgers_of, own_ledger
 from holdfast.flows.frames.frames import shorten_summary
+from holdfast.flows.history.withdrawals import check_withdrawal
 from holdfast.flows.packs import records
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.flows.sessions import tools, turns
@@ -181,7 +190,7 @@ def send_value(name: str) -> Callable[..., RemoteFlow[Any]]:
         value = arguments[name]
         others = {each: value for each, value in arguments.items() if each != name}
         kind = type(value)
-        if hasattr(kind, "__next__"):
+        if hasattr(kind, "__next__") and not hasattr(kind, "read"):
             first, items = yield from run_outside(functools.partial(_peek, value))
             if type(first) is str:
                 items = map(_encode_piece, items)
@@ -335,6 +344,52 @@ def change_view(method: RemoteMethod, context: SessionContext, arguments: dict[s
     if answer is not None:
         context.engine.cache.packs.drop(context.scope.stream, context.frame)
     return answer
+
+
+def withdraw(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    after = arguments.get("after")
+    if type(after) is Message:
+        reason = f"{describe_value(after)} is not a message of this session"
+        yield from _check_message(context, after, InvalidArgument(argument="after", reason=reason))
+    return (yield from change_view(method, context, arguments))
+
+
+def restore(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    seq = check_withdrawal(context, arguments["withdrawal"])
+    return (yield from change_view(method, context, {**arguments, "withdrawal": seq}))
+
+
+def observe(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    message = arguments["message"]
+    if type(message) is not str:
+        reason = f"{describe_value(message)} is neither a text nor a message of this session"
+        yield from _check_message(context, message, InvalidArgument(argument="message", reason=reason))
+    return (yield from call_method(method, context, arguments))
+
+
+def _check_message(context: SessionContext, message: object, refusal: InvalidArgument) -> RemoteFlow[None]:
+    """Refuse what is no message of this session: a message is sent as its seq, which every session has."""
+    if type(message) is not Message or type(message.seq) is not int or not 0 < message.seq < limits.WHOLE_NUMBER:
+        raise refusal
+    session = msgspec.structs.replace(context, frame=None)
+    page = {"before": message.seq + 1, "limit": 1}
+    found: list[Message] = yield from call_method(list_methods(Session)["messages"], session, page)
+    if not found or (found[0].seq, found[0].id) != (message.seq, message.id):
+        raise refusal
+
+
+def destroy(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[None]:
+    """Destroy a session. One that was destroyed stays so."""
+    try:
+        yield from call_method(method, context, arguments)
+    except SessionDestroyedError:
+        return
+
+
+def resume(method: RemoteMethod, context: EngineContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    if not isinstance(arguments["token"], str):
+        probe_arguments(method, context, arguments)
+    return (yield from call_method(method, context, arguments))
 
 
 # Tool calls

@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
@@ -214,8 +215,11 @@ def find_route(scope: Scope) -> str:
     template = scope.get("route_template")
     if isinstance(template, str):
         return template
-    path = getattr(scope.get("route"), "path", None)
-    return UNMATCHED if path is None else (scope.get("root_path", "") + path) or "/"
+    route = scope.get("route")
+    path = getattr(route, "path", None)
+    if path is None or isinstance(route, Mount):  # within a part that is mounted as a whole
+        return UNMATCHED
+    return (scope.get("root_path", "") + path) or "/"
 
 
 def is_stream(headers: Any) -> bool:
