@@ -41,7 +41,10 @@ async def find_system_session(
 
 
 async def read_entries_after(session: holdfast.AsyncSession, seq: int, *, kind: str | None = None) -> list[Entry]:
-    """The entries after an event, oldest first."""
+    """The entries after an event, oldest first. If there are none, which is the rule, no body is read."""
+    newest = await session.entries.list(kind=kind, limit=1, bodies=False)
+    if not newest or newest[0].seq <= seq:
+        return []
     found: list[Entry] = []
     before: int | None = None
     while True:

@@ -220,9 +220,7 @@ class _Opening:
 
     async def _take_turn(self, session: holdfast.AsyncSession) -> holdfast.AsyncSession:
         settings = settings_of(self._request)
-        block = session.turn(
-            lease_s=settings.turn_lease_s, wait_s=settings.turn_wait_s, owner=self._entry_key
-        )
+        block = session.turn(lease_s=settings.turn_lease_s, wait_s=settings.turn_wait_s, owner=self._entry_key)
         return await self._turn.enter_async_context(block)
 
     async def _continue(self, name: str) -> holdfast.AsyncSession:
