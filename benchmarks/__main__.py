@@ -43,6 +43,7 @@ NAMES = (
     "telemetry",
     "structure",
     "recall",
+    "server",
 )
 
 
