@@ -1,7 +1,7 @@
 """The floor: a Starlette application with one route, which reads a JSON body and writes one of the same size.
 
-`python -m benchmarks.server_bare PORT WORKERS` listens as `holdfast serve` does: without that, the second write of an answer
-waits for the client's acknowledgement of the first (Nagle), for 40 ms.
+`python -m benchmarks.server_bare PORT WORKERS` listens as `holdfast serve` does: without that, the second write of an
+answer waits for the client's acknowledgement of the first (Nagle), for 40 ms.
 """
 
 from __future__ import annotations
