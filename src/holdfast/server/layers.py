@@ -207,7 +207,7 @@ def choose_request_id(headers: Headers) -> str:
     sent = headers.getlist("x-request-id")
     if len(sent) == 1 and REQUEST_ID.fullmatch(sent[0]):
         return sent[0]
-    return f"{random.getrandbits(128):032x}"  # noqa: S311 - an id, not a secret: a call of the system would cost more
+    return f"{random.getrandbits(128):032x}"  # an id, not a secret: a call of the system would cost more
 
 
 def find_route(scope: Scope) -> str:
