@@ -52,6 +52,19 @@ async def read_entries_after(session: holdfast.AsyncSession, seq: int, *, kind: 
         before = page[-1].seq
 
 
+async def read_newest_entries(session: holdfast.AsyncSession, limit: int, *, kind: str | None = None) -> list[Entry]:
+    """The newest entries, newest first; 0 for all."""
+    found: list[Entry] = []
+    before: int | None = None
+    while not limit or len(found) < limit:
+        page = await session.entries.list(kind=kind, before=before, limit=PAGE)
+        found += page
+        if len(page) < PAGE:
+            break
+        before = page[-1].seq
+    return found[:limit] if limit else found
+
+
 def body_of(entry: Entry) -> dict[str, Any]:
     """The body of an entry of the server; empty for one that the server did not write."""
     return dict(entry.body) if isinstance(entry.body, dict) else {}

@@ -319,6 +319,8 @@ def _describe_part(part: Part, schemas: _SchemaBook) -> dict[str, Any]:
         entry["parameters"].append(_header("Range", "The bytes to read: bytes=0-99."))
     if part.answer == EVENTS:
         entry["parameters"].append(_header("Last-Event-ID", "The cursor of the last event that you have."))
+    if part.name == "Jobs.start":
+        entry["parameters"].append(_header("Idempotency-Key", _HEADERS["key"]))
     if part.is_open:
         entry["security"] = []
     if part.body is not None:
@@ -345,7 +347,7 @@ def _describe_part_answer(part: Part, schemas: _SchemaBook) -> dict[str, Any]:
             "description": "Events, each with this data.",
             "content": {EVENT_STREAM: {"schema": schemas.use(FEED_DATA)}},
         }
-    return {"description": "The answer.", "content": {JSON: {"schema": schemas.use(part.answer)}}}
+    return {"description": "The answer.", "content": {JSON: {"schema": _describe_answer(part.answer, schemas)}}}
 
 
 def _more_answers(part: Part, schemas: _SchemaBook) -> dict[str, Any]:

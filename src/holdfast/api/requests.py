@@ -40,7 +40,7 @@ _HEADER_SAFE = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 _BRACES = re.compile(r"{(\w+)}")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _TURN = re.compile(r"([0-9]{1,18});\s*lease=([0-9]{1,18})(?:;\s*frame=(\S{1,1000}))?")
-_STRING = re.compile(rb'"(?:[^"\\\\]|\\\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _VERSION = re.compile(r'"?([0-9]{1,18})"?')
 
 
@@ -132,12 +132,6 @@ def read_header(parameter: Parameter, text: str) -> object:
         reason = f'{describe_value(text)} is not a version: send it as If-Match: "12"'
         raise InvalidArgument(argument="expect", reason=reason)
     return int(found[1])
-
-
-def write_turn(turn: TurnFence) -> str:
-    """A turn as the value of TURN_HEADER."""
-    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
-    return f"{turn.number}; lease={turn.lease_us}{frame}"
 
 
 def read_turn(text: str, scope: Scope) -> TurnFence:

@@ -12,7 +12,8 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 
@@ -20,7 +21,7 @@ from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_re
 from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
-from holdfast.model.content import ToolCall
+from holdfast.model.content import Part, ToolCall
 from holdfast.model.entries.entry import Entry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
@@ -29,6 +30,7 @@ from holdfast.model.history.withdrawals import Withdrawal
 from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.turns import TurnFence
 from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
@@ -37,6 +39,8 @@ from holdfast.runtime.base import ContextHolder
 BYTES = "$bytes"
 VALUE = "$value"
 """Around an object that looks like bytes and is none."""
+PARTS = "$parts"
+"""Around the parts of a message, where any other value could be."""
 _REFERENCES: dict[type, str] = {
     ToolCall: "id",
     OpenCall: "id",
@@ -58,6 +62,12 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     frame: str | None = None
     turn: str | None = None
     """In an argument: the turn that it is bound to, as in the header Holdfast-Turn."""
+
+
+class PartList(NamedTuple):
+    """The parts of a message as a value: an argument that could be any other value."""
+
+    parts: tuple[Any, ...]
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -143,13 +153,22 @@ def _to_document(value: object) -> object:
     if isinstance(value, Pack):
         return write_receipt(value)
     if isinstance(value, ContextHolder):
-        return Place(value.scope, value._context.frame)
+        turn = value._context.engine.turn
+        return Place(value.scope, value._context.frame, None if turn is None else write_turn(turn))
+    if isinstance(value, PartList):
+        return {PARTS: [encode_argument("content", each) for each in value.parts]}
     return None
+
+
+def write_turn(turn: TurnFence) -> str:
+    """A turn as the value of the header Holdfast-Turn."""
+    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
+    return f"{turn.number}; lease={turn.lease_us}{frame}"
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
     encoded = {str(key): encode_argument(name, each) for key, each in value.items()}
-    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE):
+    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE, PARTS):
         return {VALUE: encoded}
     return encoded
 
@@ -210,7 +229,16 @@ def decode_bytes(value: Any) -> Any:
                 raise InvalidArgument(argument=BYTES, reason="it is not base64") from None
         if name == VALUE and isinstance(inner, dict):
             return {key: decode_bytes(each) for key, each in inner.items()}
+        if name == PARTS and isinstance(inner, list):
+            return _decode_parts(inner)
     return {key: decode_bytes(each) for key, each in value.items()}
+
+
+def _decode_parts(parts: list[Any]) -> list[Part]:
+    try:
+        return msgspec.convert(parts, list[Part])
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(argument=PARTS, reason=str(error)) from None
 
 
 # Answers

@@ -94,7 +94,7 @@ async def _answer_feed(call: Call, watch: AsyncWatch, *, is_own: bool = False) -
 async def _send_events(watch: AsyncWatch, view: FeedView) -> AsyncIterator[bytes]:
     """Events as they are stored, and comments in between. A step that is cancelled loses no event."""
     try:
-        yield b": holdfast\n\n"
+        yield b"id: %s\n\n" % watch.cursor.encode()  # who continues after it misses nothing, also before the first event
         step: asyncio.Future[FeedEvent] | None = None
         try:
             while True:

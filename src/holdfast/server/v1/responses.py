@@ -198,10 +198,15 @@ class _Opening:
                 raise invalid("'input' is missing, and the conversation is empty. Nothing was stored.", "input")
             run.input = (entry.seq, entry.seq)
             return
+        if is_new:
+            await check_answers(session, plan)
         if is_new and plan.conversation is not None:
             await check_new_ids(ItemReader(session, engine_of(self._request).blobs), plan.values, "input")
         messages = await session.record_all(plan.items, key=f"{entry.key}:input")
         run.input = (messages[0].seq - 1, messages[-1].seq)
+        stored = [] if is_new else await session.messages(before=messages[-1].seq + 1, limit=1)
+        if stored and stored[0].withdrawn:  # an earlier attempt has failed, and took it back
+            await session.restore(stored[0].withdrawn)
 
     async def _open_session(self) -> holdfast.AsyncSession:
         """The session of the request, with its turn."""
@@ -262,6 +267,16 @@ class _Opening:
         if ends and cast("Fields", ends[0].body).get("status") != "failed":
             return None
         return found[0]
+
+
+async def check_answers(session: holdfast.AsyncSession, plan: ResponsePlan) -> None:
+    """Refuse a request that leaves calls of the model without their outputs, as providers do."""
+    given = {value.get("call_id", value.get("id")) for value in plan.values}
+    for call in await session.open_calls():
+        if call.provider_id not in given and call.id not in given:
+            name = call.provider_id or call.id
+            reason = f"No tool output found for function call {name}. Pass it in 'input', or delete the item."
+            raise invalid(f"{reason} Nothing was stored.", "input", "calls_open")
 
 
 def _digest_of(entry: Entry) -> object:

@@ -48,8 +48,8 @@ ENGINE_ROUNDS = 8
 """How often a model may read handles and memory for one response; after that it has to answer."""
 CANCEL_POLL_S = 0.5
 """How often a run in the background looks whether another replica cancelled it."""
-TRIED_WINDOW = 0.5
-"""The share of the window up to which a conversation certainly fits, so that its view may be settled."""
+SETTLED_SHARE = 0.5
+"""The share of the window up to which no compaction is due. A longer conversation is packed as it is, or refused."""
 
 
 class Spending:
@@ -262,6 +262,8 @@ class Run:
         """Store how the response ended, give the turn back, and tell who waits."""
         self._is_ending = True
         try:
+            if self.record is not None and state.status == "failed":
+                await self._take_input_back()
             if self.record is not None:
                 key = f"{self.record.entry.key}:end:{self._tries}"
                 body = msgspec.to_builtins(state)
@@ -279,6 +281,17 @@ class Run:
             if not self.ready.done():
                 self.ready.set_result(None)
             self._news.set()
+
+    async def _take_input_back(self) -> None:
+        """Leave the conversation as it was, if the upstream gave no reply at all. Results of tools stay: without them, their
+        calls would have to go, too."""
+        first, last = self.input
+        has_results = any(str(value.get("type", "")).endswith("_output") for value in self.plan.values)
+        if self._replies or has_results or last <= first:
+            return
+        newest = await self.session.messages(limit=1)
+        if newest and newest[0].seq == last:
+            await self.session.withdraw(after=first, reason="the response failed")
 
     async def _watch_cancel(self) -> None:
         """Look whether somebody cancelled the response through another replica."""
@@ -400,22 +413,18 @@ class Run:
             budget = self._settings.budget or find_window(question.model, question.max_output_tokens)
             return await self.session.pack(budget=budget, **options)
         window = find_window(question.model, question.max_output_tokens)
-        state = await self.session.state()
-        estimate = state.calibration.measure(state.live_tokens, state.live)
-        if estimate > window:
-            raise window_exceeded(estimate, window)
+        held = await self.session.context.occupancy()
+        tokens = held.system + held.resident_tokens + held.spooled_tokens + held.paged_tokens + held.collapsed_tokens
         try:
-            pack = await self.session.pack(budget=window, settle=estimate <= window * TRIED_WINDOW, **options)
+            return await self.session.pack(budget=window, settle=tokens <= window * SETTLED_SHARE, **options)
         except (holdfast.errors.CriticalOverflow, holdfast.errors.WindowTooSmall) as error:
-            raise window_exceeded(estimate, window) from error
-        if any(entry.section == "history" and entry.fate == "omitted" for entry in pack.manifest.entries):
-            raise window_exceeded(estimate, window)
-        return pack
+            raise window_exceeded(error, window) from error
 
 
-def window_exceeded(tokens: int, window: int) -> ApiError:
+def window_exceeded(error: HoldfastError, window: int) -> ApiError:
+    needed = getattr(error, "needed", 0)
     return invalid(
-        f"The conversation has about {tokens} tokens, and the window of the model {window}. Pass truncation='auto' to have "
+        f"The conversation needs {needed} tokens, and the window of the model has {window}. Pass truncation='auto' to have "
         "it shortened.",
         "input",
         "context_length_exceeded",
