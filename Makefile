@@ -76,7 +76,8 @@ lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group docs -o requirements/docs.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group conformance -o requirements/conformance.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 benchmarks/agents.in -o benchmarks/agents.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --prerelease allow --python-version 3.11 benchmarks/server.in -o benchmarks/server.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml benchmarks/statebench.in -o benchmarks/statebench.lock
 
 clean:
-	rm -rf .venv .venv-conformance .venv-demo .venv-docs .venv-lock .venv-bench .venv-agents .venv-statebench .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build
+	rm -rf .venv .venv-conformance .venv-demo .venv-docs .venv-lock .venv-bench .venv-agents .venv-statebench .venv-server .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build
