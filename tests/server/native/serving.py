@@ -108,8 +108,10 @@ def serving(folder: Path, **settings: Any) -> Iterator[ApiClient]:
     try:
         with running(build_app(ServerSettings(**options))) as url:
             api = ApiClient(url)
-            yield api
-            api.close()
+            try:
+                yield api
+            finally:
+                api.close()
         assert not failures.found, failures.found
     finally:
         logger.removeHandler(failures)
