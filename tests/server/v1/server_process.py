@@ -29,7 +29,11 @@ def die() -> None:
 
 def install(point: str) -> None:
     """Die at a point: before or after a write."""
-    append, record_all, record = AsyncEntriesFacet.append, holdfast.AsyncSession.record_all, holdfast.AsyncSession.record
+    append, record_all, record = (
+        AsyncEntriesFacet.append,
+        holdfast.AsyncSession.record_all,
+        holdfast.AsyncSession.record,
+    )
 
     async def append_and_die(self: Any, kind: str, *args: Any, **options: Any) -> Any:
         entry = await append(self, kind, *args, **options)
@@ -48,9 +52,9 @@ def install(point: str) -> None:
 
         return call
 
-    setattr(AsyncEntriesFacet, "append", append_and_die)
-    setattr(holdfast.AsyncSession, "record_all", dying(record_all, "", "input recorded"))
-    setattr(holdfast.AsyncSession, "record", dying(record, "reply received", "reply recorded"))
+    AsyncEntriesFacet.append = append_and_die
+    holdfast.AsyncSession.record_all = dying(record_all, "", "input recorded")
+    holdfast.AsyncSession.record = dying(record, "reply received", "reply recorded")
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ import pytest
 
 import holdfast
 from holdfast.server.settings import ServerSettings
-from tests.server.v1.serving import KEY
 from tests.server.v1.server_process import POINTS
+from tests.server.v1.serving import KEY
 from tests.server.v1.upstream import ModelServer, echo, model_server
 from tests.support import SOAK
 
@@ -82,7 +82,11 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
         with holdfast.open(store) as engine:
             engine.session("talk", create=True)
         settings = ServerSettings(
-            store=store, upstream=address, upstream_kind="openai", upstream_key_variable="UPSTREAM_KEY", turn_lease_s=0.5
+            store=store,
+            upstream=address,
+            upstream_kind="openai",
+            upstream_key_variable="UPSTREAM_KEY",
+            turn_lease_s=0.5,
         )
         options: Any = {"model": "m1", "input": "hello", "conversation": "talk"}
         options["extra_headers"] = {"Idempotency-Key": "once"}

@@ -136,7 +136,9 @@ def user(content: Any) -> dict[str, Any]:
 
 
 def weather(talk: Talk) -> Reply:
-    return Reply("", (("get_weather", {"location": "San Francisco, CA"}),)) if "get_weather" in talk.tools else Reply("ok")
+    return (
+        Reply("", (("get_weather", {"location": "San Francisco, CA"}),)) if "get_weather" in talk.tools else Reply("ok")
+    )
 
 
 WEATHER = {

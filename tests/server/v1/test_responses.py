@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from typing import Any
 
 import openai
@@ -15,9 +14,7 @@ import holdfast
 from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import TOOL, Desk, say
 
-PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
-)
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
 
 
 def ask(desk: Desk, asked: Any, **options: Any) -> Response:
@@ -117,7 +114,11 @@ def test_a_streamed_tool_call(desk: Desk) -> None:
 def test_reasoning_goes_back_to_the_upstream_that_made_it(desk: Desk) -> None:
     if desk.kind == "openai":
         pytest.skip("the chat of OpenAI shows no reasoning")
-    desk.script(lambda talk: Reply("done") if talk.turns[-1].results else say("", ("look_up", {"word": "x"}), thought="hm")(talk))
+    desk.script(
+        lambda talk: (
+            Reply("done") if talk.turns[-1].results else say("", ("look_up", {"word": "x"}), thought="hm")(talk)
+        )
+    )
     first = ask(desk, "think", tools=[TOOL], reasoning={"effort": "low"})
     assert [item.type for item in first.output] == ["reasoning", "function_call"]
     result = {"type": "function_call_output", "call_id": call_of(first).call_id, "output": "y"}
@@ -279,7 +280,9 @@ def reads(talk: Talk) -> Reply:
         return Reply(f"It says: {'needle' in last.results[-1][1]}")
     if "read_handle" in talk.tools and last.text.startswith("search"):
         handle = talk.shown.partition("read_handle")[2]
-        name = next((word.strip('"().,:') for word in talk.shown.split() if word.startswith("h") and "_0" in word), "h1_0")
+        name = next(
+            (word.strip('"().,:') for word in talk.shown.split() if word.startswith("h") and "_0" in word), "h1_0"
+        )
         assert handle is not None
         return Reply("Let me look.", (("read_handle", {"handle": name.split("]")[0].strip("[:"), "search": "needle"}),))
     return Reply("ok")

@@ -246,4 +246,6 @@ def test_a_deleted_response_is_gone(chat_desk: Desk) -> None:
         chat_desk.client.responses.create(model="m1", input="go on", previous_response_id=response.id)
     with holdfast.open(chat_desk.store) as engine:
         for row in engine.sessions(limit=200):
-            assert all("forget me" not in message.text for message in engine.session(row.session, actor=row.actor).messages())
+            assert all(
+                "forget me" not in message.text for message in engine.session(row.session, actor=row.actor).messages()
+            )

@@ -31,10 +31,11 @@ from holdfast.server.v1.conversations import (
     open_conversation,
     page_items,
     walk_back,
+    walk_messages,
 )
 from holdfast.server.v1.errors import ApiError, invalid, not_found
 from holdfast.server.v1.ids import ResponsePlace, derive_conversation_id, new_conversation_id
-from holdfast.server.v1.items import ItemReader
+from holdfast.server.v1.items import ItemReader, split_items
 from holdfast.server.v1.output import make_id, spell_item
 from holdfast.server.v1.plans import ResponsePlan, read_plan
 from holdfast.server.v1.records import (
@@ -51,6 +52,8 @@ from holdfast.server.v1.runs import Run, Runs, Spending, find_window
 POLL_S = 0.1
 """How often a response that another replica works on is looked at."""
 CANCEL_WAIT_S = 5
+LEAST_WINDOW = 2_000
+"""The smallest window to which a conversation is compacted."""
 FORMAT = "text/event-stream"
 
 
@@ -124,7 +127,7 @@ async def _stream(run: Run) -> Response:
     async def send() -> AsyncIterator[bytes]:
         try:
             async for event in run.follow():
-                yield spell_event(event)
+                yield b": waiting\n\n" if event is None else spell_event(event)
         finally:
             if not run.plan.background:
                 run.stop("the client went away")
@@ -200,9 +203,11 @@ class _Opening:
             return
         if is_new:
             await check_answers(session, plan)
-        if is_new and plan.conversation is not None:
+        if is_new and (plan.conversation is not None or plan.previous is not None):
             await check_new_ids(ItemReader(session, engine_of(self._request).blobs), plan.values, "input")
-        messages = await session.record_all(plan.items, key=f"{entry.key}:input")
+        messages: list[holdfast.Message] = []
+        for number, batch in enumerate(split_items(plan.items)):
+            messages += await session.record_all(batch, key=f"{entry.key}:input:{number}")
         run.input = (messages[0].seq - 1, messages[-1].seq)
         stored = [] if is_new else await session.messages(before=messages[-1].seq + 1, limit=1)
         if stored and stored[0].withdrawn:  # an earlier attempt has failed, and took it back
@@ -220,9 +225,7 @@ class _Opening:
 
     async def _take_turn(self, session: holdfast.AsyncSession) -> holdfast.AsyncSession:
         settings = settings_of(self._request)
-        block = session.turn(
-            lease_s=settings.turn_lease_s, wait_s=settings.turn_wait_s, owner=self._entry_key
-        )
+        block = session.turn(lease_s=settings.turn_lease_s, wait_s=settings.turn_wait_s, owner=self._entry_key)
         return await self._turn.enter_async_context(block)
 
     async def _continue(self, name: str) -> holdfast.AsyncSession:
@@ -333,8 +336,13 @@ async def _open_unstored(request: Request, plan: ResponsePlan) -> Run:
     turn = contextlib.AsyncExitStack()
     if plan.previous is None and plan.conversation is None:
         turn.push_async_callback(session.destroy, "not stored", offload=False)
-    if plan.items:
-        await session.record_all(plan.items)
+    try:
+        await check_answers(session, plan)
+        for batch in split_items(plan.items) if plan.items else ():
+            await session.record_all(batch)
+    except BaseException:
+        await turn.aclose()
+        raise
     return Run(
         plan,
         session,
@@ -375,7 +383,8 @@ async def answer_stored(request: Request, record: ResponseRecord, *, streams: bo
     state = await record.read_state()
     if streams and not state.is_over:
         state = await _wait_until_over(record)
-    output = await record.read_output(engine_of(request).blobs, state)
+    include = [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
+    output = await record.read_output(engine_of(request).blobs, state, include)
     response = await record.describe(state, output)
     if not streams:
         return JSONResponse(response)
@@ -424,9 +433,10 @@ async def delete(request: Request) -> Response:
     newest = [message async for message in _newest(record.session)]
     is_last = not newest or not state.replies or newest[0].seq <= state.replies[-1]
     if record.body["echo"].get("conversation") is None and is_last:
-        seqs = [*range(state.input[0] + 1, state.input[1] + 1), *state.replies]
-        stored = {m.seq for m in await record.session.messages(limit=1_000) if not m.erased}
-        if gone := [seq for seq in seqs if seq in stored]:
+        first, last = state.input
+        kept = (first, max((last, *state.replies)))
+        gone = [message.seq async for message in walk_messages(record.session, *kept)]
+        if gone:
             await record.session.erase(gone, "deleted by the client")
     ends = await record.session.entries.list(kind=END_ENTRY, parent=record.entry.key, bodies=False)
     await record.session.entries.delete([record.entry.key, *(end.key for end in ends)])
@@ -476,14 +486,13 @@ async def compact(request: Request) -> Response:
     model = get_text(body, "model")
     if not model:
         raise invalid("'model' is missing. Nothing was stored.", "model")
-    session = await _open_scratch(request, body)
-    await session.context.compact(window=max(2_000, settings_of(request).budget), model=model)
-    shown = await session.context.render("openai-responses", ids=True)
+    async with _open_scratch(request, read_plan({**body, "store": False})) as session:
+        await session.context.compact(window=max(LEAST_WINDOW, settings_of(request).budget), model=model)
+        shown = await session.context.render("openai-responses", ids=True)
+        tokens = (await session.state()).tokens
     output = [_complete_item(item) for item in shown["input"]]
-    tokens = sum([message.tokens for message in await session.messages(limit=1_000)])
-    usage = show_usage(Usage(tokens, 0))
     about = {"id": make_id("resp"), "object": "response.compaction", "created_at": int(time.time())}
-    return JSONResponse({**about, "output": output, "usage": usage})
+    return JSONResponse({**about, "output": output, "usage": show_usage(Usage(tokens))})
 
 
 def _complete_item(item: Fields) -> Fields:
@@ -495,21 +504,23 @@ def _complete_item(item: Fields) -> Fields:
     return {"type": "message", "status": "completed", **item, "content": parts}
 
 
-async def _open_scratch(request: Request, body: Fields) -> holdfast.AsyncSession:
+@contextlib.asynccontextmanager
+async def _open_scratch(request: Request, plan: ResponsePlan) -> AsyncIterator[holdfast.AsyncSession]:
     """A session in memory with the conversation of a request: nothing of it is stored."""
-    plan = read_plan({**body, "store": False})
-    if plan.previous is not None:
-        record = await open_response(request, plan.previous, "previous_response_id")
-        state = await record.read_state()
-        session = await record.session.fork(at=state.replies[-1] if state.replies else None, ephemeral=True)
-    elif plan.conversation is not None:
-        session = await (await open_conversation(request, plan.conversation)).fork(ephemeral=True)
-    else:
-        memory = await runs_of(request).find_memory()
-        session = await memory.create_session(new_conversation_id())
-    if plan.items:
-        await session.record_all(plan.items)
-    return session
+    async with contextlib.AsyncExitStack() as stack:
+        if plan.previous is not None:
+            record = await open_response(request, plan.previous, "previous_response_id")
+            state = await record.read_state()
+            session = await record.session.fork(at=state.replies[-1] if state.replies else None, ephemeral=True)
+        elif plan.conversation is not None:
+            session = await (await open_conversation(request, plan.conversation)).fork(ephemeral=True)
+        else:
+            memory = await runs_of(request).find_memory()
+            session = await memory.create_session(new_conversation_id())
+            stack.push_async_callback(session.destroy, "not stored", offload=False)
+        for batch in split_items(plan.items) if plan.items else ():
+            await session.record_all(batch)
+        yield session
 
 
 async def count_input(request: Request) -> Response:
@@ -518,7 +529,7 @@ async def count_input(request: Request) -> Response:
     body = await read_body(request)
     body.setdefault("model", "unknown")
     plan = read_plan({**body, "store": False})
-    session = await _open_scratch(request, body)
     budget = settings_of(request).budget if plan.truncation == "auto" else find_window(plan.question.model, None)
-    pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False)
+    async with _open_scratch(request, plan) as session:
+        pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False)
     return JSONResponse({"object": "response.input_tokens", "input_tokens": pack.tokens.used})

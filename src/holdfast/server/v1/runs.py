@@ -48,6 +48,8 @@ ENGINE_ROUNDS = 8
 """How often a model may read handles and memory for one response; after that it has to answer."""
 CANCEL_POLL_S = 0.5
 """How often a run in the background looks whether another replica cancelled it."""
+QUIET_S = 15
+"""After how many seconds without an event a sign of life is sent."""
 SETTLED_SHARE = 0.5
 """The share of the window up to which no compaction is due. A longer conversation is packed as it is, or refused."""
 
@@ -96,9 +98,11 @@ class Runs:
                 "This server has no upstream: start it with `holdfast serve --upstream ADDRESS`. Nothing was stored.",
                 kind="invalid_request_error",
                 code="no_upstream",
+                headers={"x-should-retry": "false"},
             )
-        if self._upstream is None:
+        if self._client is None:
             self._client = new_client()
+        if self._upstream is None:
             self._upstream = Upstream(settings, self._client)
         return self._upstream
 
@@ -185,8 +189,8 @@ class Run:
             self._events.append({"type": kind, "sequence_number": len(self._events), **fields})
             self._news.set()
 
-    async def follow(self) -> AsyncIterator[Fields]:
-        """The events, as they come, until the response is over."""
+    async def follow(self) -> AsyncIterator[Fields | None]:
+        """The events, as they come, until the response is over; None after a while without one."""
         at = 0
         while True:
             while at < len(self._events):
@@ -196,7 +200,11 @@ class Run:
                 return
             self._news.clear()
             if at == len(self._events):
-                await self._news.wait()
+                try:
+                    async with asyncio.timeout(QUIET_S):
+                        await self._news.wait()
+                except TimeoutError:
+                    yield None
 
     def show(self, state: ResponseState) -> Fields:
         output = show_sealed([dict(item) for item in self._output.output], self.plan.question.include)
@@ -247,6 +255,7 @@ class Run:
             input=self.input,
             usage=sum_usage(self._usages),
             pack=self._pack,
+            session=self.session.scope.session,
             **fields,
         )
 
@@ -283,8 +292,8 @@ class Run:
             self._news.set()
 
     async def _take_input_back(self) -> None:
-        """Leave the conversation as it was, if the upstream gave no reply at all. Results of tools stay: without them, their
-        calls would have to go, too."""
+        """Leave the conversation as it was, if the upstream gave no reply at all. Results of tools stay: without them,
+        their calls would have to go, too."""
         first, last = self.input
         has_results = any(str(value.get("type", "")).endswith("_output") for value in self.plan.values)
         if self._replies or has_results or last <= first:
