@@ -52,9 +52,9 @@ def install(point: str) -> None:
 
         return call
 
-    AsyncEntriesFacet.append = append_and_die
-    holdfast.AsyncSession.record_all = dying(record_all, "", "input recorded")
-    holdfast.AsyncSession.record = dying(record, "reply received", "reply recorded")
+    AsyncEntriesFacet.append = append_and_die  # type: ignore[method-assign]
+    holdfast.AsyncSession.record_all = dying(record_all, "", "input recorded")  # type: ignore[method-assign]
+    holdfast.AsyncSession.record = dying(record, "reply received", "reply recorded")  # type: ignore[method-assign]
 
 
 def main() -> None:

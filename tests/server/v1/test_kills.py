@@ -1,5 +1,5 @@
-"""kill -9 of a real server process at each step of a response: nothing is lost, nothing is doubled, and the same request with
-the same key gets one answer."""
+"""kill -9 of a real server process at each step of a response: nothing is lost, nothing is doubled, and the same request
+with the same key gets one answer."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 
 import holdfast
 from holdfast.server.settings import ServerSettings
+from tests.server.v1.conftest import first_text
 from tests.server.v1.server_process import POINTS
 from tests.server.v1.serving import KEY
 from tests.server.v1.upstream import ModelServer, echo, model_server
@@ -101,7 +102,7 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
             with client.responses.stream(**options) as stream:
                 assert stream.get_final_response().id == response.id
             assert len(model.asked) == asked
-            items = [item.content[0].text for item in client.conversations.items.list("talk", order="asc")]  # type: ignore[union-attr]
+            items = [first_text(item) for item in client.conversations.items.list("talk", order="asc")]
             assert items == ["hello", "You said: hello"]
             follow = client.responses.create(model="m1", input="more", conversation="talk")
             assert follow.output_text == "You said: more"
@@ -133,4 +134,5 @@ def test_a_response_in_the_background_does_not_stay_in_progress_for_ever(tmp_pat
                     break
                 threading.Event().wait(0.05)
             assert stored.status == "failed"
-            assert stored.error is not None and "stopped" in stored.error.message
+            assert stored.error is not None
+            assert "stopped" in stored.error.message

@@ -15,9 +15,9 @@ from tests.server.v1.conftest import TOOL, Desk, say
 
 def texts(desk: Desk, conversation: str) -> list[str]:
     """What the conversation has, oldest first."""
-    shown = []
+    shown: list[str] = []
     for item in desk.client.conversations.items.list(conversation, order="asc"):
-        fields = item.to_dict()
+        fields: dict[str, Any] = item.to_dict()
         content: Any = fields.get("content") or []
         shown.append("".join(part["text"] for part in content) or fields["type"])
     return shown
@@ -124,10 +124,12 @@ def test_a_stream_that_breaks_is_recorded_as_far_as_it_came(desk: Desk) -> None:
     shown = list(desk.client.responses.create(**options, stream=True))
     assert shown[-1].type == "response.failed"
     failed = shown[-1].response
-    assert failed.status == "failed" and failed.error is not None
+    assert failed.status == "failed"
+    assert failed.error is not None
     stored = desk.client.responses.retrieve(failed.id)
     assert stored.status == "failed"
-    assert "You said: hello".startswith(stored.output_text) and stored.output_text
+    assert "You said: hello".startswith(stored.output_text)
+    assert stored.output_text
     assert stored.output[0].status == "incomplete"  # type: ignore[union-attr]
     desk.model.patience = lambda: None
     response = desk.client.responses.create(**options)
@@ -228,7 +230,8 @@ def test_a_failed_response_in_the_background_says_so(chat_desk: Desk) -> None:
     chat_desk.model.weather = lambda body: 500
     response = chat_desk.client.responses.create(model="m1", input="hello", background=True)
     failed = wait_for(chat_desk, response.id)
-    assert failed.status == "failed" and failed.error.code == "server_error"
+    assert failed.status == "failed"
+    assert failed.error.code == "server_error"
 
 
 def test_only_a_response_in_the_background_can_be_cancelled(chat_desk: Desk) -> None:

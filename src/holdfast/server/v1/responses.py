@@ -310,11 +310,11 @@ async def fork_after(
     try:
         fork = await session.fork(at=at, as_=name)
     except holdfast.errors.SessionExists:  # an earlier attempt with the same key
-        return await open_session(engine_of(request), access_of(request), name, actor=session.scope.actor)
+        fork = await open_session(engine_of(request), access_of(request), name, actor=session.scope.actor)
     if last.tool_calls:
         (items,) = await ItemReader(session, engine_of(request).blobs).show([last])
         reply = {"object": "response", "status": "completed", "model": state.model or "unknown", "output": items}
-        await fork.record(reply, pack=False)
+        await fork.record(reply, pack=False, key=f"{name}:reply")
     return fork
 
 

@@ -40,12 +40,21 @@ from holdfast.server.v1.records import (
     show_usage,
     sum_usage,
 )
-from holdfast.server.v1.upstreams import ReplyEnd, Upstream, UpstreamBroken, new_client, read_events
+from holdfast.server.v1.upstreams import (
+    ReplyEnd,
+    Upstream,
+    UpstreamBroken,
+    new_client,
+    read_events,
+    upstream_error,
+)
 
 log = logging.getLogger("holdfast.server.v1")
 
 ENGINE_ROUNDS = 8
 """How often a model may read handles and memory for one response; after that it has to answer."""
+UNREADABLE = (KeyError, IndexError, TypeError, AttributeError, ValueError)
+"""What reading a reply of an unexpected shape raises."""
 CANCEL_POLL_S = 0.5
 """How often a run in the background looks whether another replica cancelled it."""
 QUIET_S = 15
@@ -372,14 +381,18 @@ class Run:
             dialect.mark_stream(body)
         async with self._upstream.open(body) as response:
             if not streams:
-                return dialect.read_reply(await self._upstream.read_json(response), self._output)
+                reply = await self._upstream.read_json(response)
+                try:
+                    return dialect.read_reply(reply, self._output)
+                except UNREADABLE as error:
+                    raise upstream_error(502, f"its reply cannot be read: {error!r}") from error
             if not self.ready.done():
                 self.ready.set_result(None)
             reader = dialect.read_stream(self._output)
             async for event in read_events(response):
                 try:
                     reader.add(event)
-                except (KeyError, TypeError, AttributeError, ValueError) as error:
+                except UNREADABLE as error:
                     raise UpstreamBroken(f"an event cannot be read: {error!r}") from error
             end = reader.end()
             if end is None:
