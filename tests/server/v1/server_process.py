@@ -61,7 +61,7 @@ def main() -> None:
     settings = msgspec.json.decode(sys.argv[1].encode(), type=ServerSettings)
     if len(sys.argv) > 2:
         install(sys.argv[2])
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     sys.stdout.write(f"{listener.getsockname()[1]}\n")

@@ -87,11 +87,11 @@ def test_the_retries_of_the_client_double_nothing(desk: Desk) -> None:
     statuses = [500, 503]
     desk.model.weather = lambda body: statuses.pop() if statuses else 0
     patient = desk.client.with_options(max_retries=3)
-    first = patient.responses.create(model="m1", input="call lamp", conversation=conversation.id, tools=[TOOL])  # type: ignore[list-item]
+    first = patient.responses.create(model="m1", input="call lamp", conversation=conversation.id, tools=[TOOL])
     (call,) = first.output
     statuses = [500]
     output: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "a light"}]  # type: ignore[union-attr]
-    second = patient.responses.create(model="m1", input=output, conversation=conversation.id, tools=[TOOL])  # type: ignore[list-item]
+    second = patient.responses.create(model="m1", input=output, conversation=conversation.id, tools=[TOOL])
     assert second.output_text == "The tool said: a light"
     assert texts(desk, conversation.id) == [
         "call lamp",

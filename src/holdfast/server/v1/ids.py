@@ -29,7 +29,7 @@ ID_CHARS = 1_200
 """The most characters of a response id: two names and a number."""
 
 
-class ResponsePlace(NamedTuple):
+class ResponseAddress(NamedTuple):
     """Where a response is stored."""
 
     actor: str
@@ -53,12 +53,12 @@ class ResponseIds:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def sign(self, tenant: str, place: ResponsePlace) -> str:
+    def sign(self, tenant: str, place: ResponseAddress) -> str:
         data = msgspec.msgpack.encode(["" if place.actor == DEFAULT_ACTOR else place.actor, place.session, place.seq])
         text = base64.urlsafe_b64encode(self._mac(tenant, data) + data).decode().rstrip("=")
         return f"{PREFIX}{text}"
 
-    def read(self, tenant: str, name: object) -> ResponsePlace | None:
+    def read(self, tenant: str, name: object) -> ResponseAddress | None:
         """The place of a response; None if this is no id of a response of this tenant."""
         if type(name) is not str or not name.startswith(PREFIX) or len(name) > ID_CHARS or not name.isascii():
             return None
@@ -71,7 +71,7 @@ class ResponseIds:
         if not data or not hmac.compare_digest(mac, self._mac(tenant, data)):
             return None
         actor, session, seq = msgspec.msgpack.decode(data, type=tuple[str, str, int])
-        place = ResponsePlace(actor or DEFAULT_ACTOR, session, seq)
+        place = ResponseAddress(actor or DEFAULT_ACTOR, session, seq)
         return place if self.sign(tenant, place) == name else None
 
     def _mac(self, tenant: str, data: bytes) -> bytes:

@@ -34,7 +34,7 @@ from holdfast.server.v1.conversations import (
     walk_messages,
 )
 from holdfast.server.v1.errors import ApiError, invalid, not_found
-from holdfast.server.v1.ids import ResponsePlace, derive_conversation_id, new_conversation_id
+from holdfast.server.v1.ids import ResponseAddress, derive_conversation_id, new_conversation_id
 from holdfast.server.v1.items import ItemReader, split_items
 from holdfast.server.v1.output import make_id, spell_item
 from holdfast.server.v1.plans import ResponsePlan, read_plan
@@ -169,7 +169,7 @@ class _Opening:
             body = {"digest": plan.digest, "echo": plan.echo}
             entry = await session.entries.append(START_ENTRY, self._entry_key, body)
         ids = await self._runs.find_ids(whole_engine(request))
-        place = ResponsePlace(session.scope.actor, session.scope.session, entry.seq)
+        place = ResponseAddress(session.scope.actor, session.scope.session, entry.seq)
         record = ResponseRecord(session, entry, ids.sign(access.tenant, place))
         if not is_new and (await record.read_answer()).has_answer:
             await self._turn.aclose()
