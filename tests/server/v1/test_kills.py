@@ -18,6 +18,7 @@ import pytest
 
 import holdfast
 from holdfast.server.settings import ServerSettings
+from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import first_text
 from tests.server.v1.server_process import POINTS
 from tests.server.v1.serving import KEY
@@ -110,6 +111,33 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
         with holdfast.open(store) as engine:
             assert engine.admin.verify().ok
             assert len([m for m in engine.session("talk").messages() if m.role == "user"]) == 2
+
+
+def reads(talk: Talk) -> Reply:
+    """A model that reads a handle first."""
+    if talk.turns[-1].results:
+        return Reply("It is read.")
+    return Reply("Let me look.", (("read_handle", {"handle": "h1_0"}),))
+
+
+def test_a_response_goes_on_after_a_tool_of_the_engine(tmp_path: Path) -> None:
+    with model_server(reads) as (model, address):
+        settings = ServerSettings(
+            store=str(tmp_path / "agent.db"),
+            upstream=address,
+            upstream_kind="openai",
+            upstream_key_variable="UPSTREAM_KEY",
+            turn_lease_s=0.5,
+        )
+        options: Any = {"model": "m1", "input": "hello", "extra_headers": {"Idempotency-Key": "once"}}
+        names = kill_in_the_middle(model, settings, "reply recorded", options)
+        with server_process(settings) as (_, url), client_of(url) as client:
+            response = client.responses.create(**options)
+            assert [first_text(item) for item in response.output] == ["Let me look.", "It is read."]
+            assert names in ([], [response.id])
+            assert client.responses.retrieve(response.id).to_dict() == response.to_dict()
+        assert len(model.asked) == 2
+        assert model.refused == []
 
 
 def test_a_response_in_the_background_does_not_stay_in_progress_for_ever(tmp_path: Path) -> None:

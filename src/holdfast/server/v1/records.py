@@ -21,7 +21,7 @@ from holdfast.model.content import Usage
 from holdfast.model.entries.entry import Entry
 from holdfast.model.sessions.messages import Message
 from holdfast.server.v1.bodies import Fields
-from holdfast.server.v1.ids import ResponseIds, ResponseAddress
+from holdfast.server.v1.ids import ResponseAddress, ResponseIds
 from holdfast.server.v1.items import ENGINE_CALLS, ItemReader, is_visible
 
 START_ENTRY = "v1.response"
@@ -152,7 +152,9 @@ def is_final(message: Message) -> bool:
     return message.skipped != "incomplete" and (not calls or any(name not in hidden for name in calls))
 
 
-async def find_record(session: holdfast.AsyncSession, place: ResponseAddress, ids: ResponseIds) -> ResponseRecord | None:
+async def find_record(
+    session: holdfast.AsyncSession, place: ResponseAddress, ids: ResponseIds
+) -> ResponseRecord | None:
     """The response at a place; None if it was deleted."""
     found = await session.entries.list(kind=START_ENTRY, before=place.seq + 1, limit=1)
     if not found or found[0].seq != place.seq:

@@ -149,6 +149,8 @@ class _Opening:
         self._entry_key = f"response-{secrets.token_hex(16)}" if self._key is None else f"{self._key}:response"
         """The key of the entry, and the owner of the turn: so everybody sees who works on a response."""
         self._turn = contextlib.AsyncExitStack()
+        self._created: holdfast.AsyncSession | None = None
+        """A session that was made for this request alone."""
         self._runs = runs_of(request)
 
     async def open(self) -> Run | ResponseRecord:
@@ -157,6 +159,8 @@ class _Opening:
             return await self._open()
         except BaseException:
             await self._turn.aclose()
+            if self._created is not None:
+                await self._created.destroy("the request was refused", offload=False)
             raise
 
     async def _open(self) -> Run | ResponseRecord:
@@ -221,7 +225,9 @@ class _Opening:
         if plan.conversation is not None:
             return await self._take_turn(await open_conversation(request, plan.conversation))
         name = new_conversation_id() if self._key is None else derive_conversation_id(self._key, "response")
-        return await self._take_turn(await create_session(request, name))
+        session = await create_session(request, name)
+        self._created = session if self._key is None else None
+        return await self._take_turn(session)
 
     async def _take_turn(self, session: holdfast.AsyncSession) -> holdfast.AsyncSession:
         settings = settings_of(self._request)

@@ -186,6 +186,7 @@ class Run:
         self._pack = ""
         self._stop_reason = ""
         self._tries = 0
+        self._failure: ApiError | None = None
         self._is_ending = False
 
     # Events
@@ -269,10 +270,7 @@ class Run:
         )
 
     def _fail(self, error: Exception) -> ResponseState:
-        shown = find_error(error)
-        if not self.ready.done():
-            self.ready.set_exception(shown)
-            self.ready.exception()  # a run in the background has nobody who asks
+        shown = self._failure = find_error(error)
         code = "rate_limit_exceeded" if shown.status == 429 else "server_error"
         return self._build_state("failed", error={"code": code, "message": str(shown)})
 
@@ -296,7 +294,10 @@ class Run:
             self.response = self.show(msgspec.structs.replace(state, ended_us=time.time_ns() // 1_000))
             last = "incomplete" if state.status == "cancelled" else state.status
             self._emit(f"response.{last}", {"response": self.response})
-            if not self.ready.done():
+            if not self.ready.done() and self._failure is not None:
+                self.ready.set_exception(self._failure)
+                self.ready.exception()  # a run in the background has nobody who asks
+            elif not self.ready.done():
                 self.ready.set_result(None)
             self._news.set()
 
