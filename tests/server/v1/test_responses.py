@@ -14,7 +14,9 @@ import holdfast
 from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import TOOL, Desk, first_text, say
 
-PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+PIXEL = "data:image/png;base64," + (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+)
 
 
 def ask(desk: Desk, asked: Any, **options: Any) -> Response:
@@ -216,6 +218,24 @@ def test_the_stateless_style_works(desk: Desk) -> None:
     history += [item.to_dict() for item in response.output]
     history.append({"role": "user", "content": "thanks"})
     assert ask(desk, history, tools=[TOOL]).output_text == "You said: thanks"
+    assert desk.model.refused == []
+
+
+def test_items_can_be_referred_to(desk: Desk) -> None:
+    first = ask(desk, "call lamp", tools=[TOOL])
+    call = call_of(first)
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "a light"}
+    reference: Any = {"type": "item_reference", "id": call.id}
+    second = ask(desk, [{"role": "user", "content": "call lamp"}, reference, result], tools=[TOOL])
+    assert second.output_text == "The tool said: a light"
+    third = ask(desk, [reference, result], tools=[TOOL], previous_response_id=first.id)
+    assert third.output_text == "The tool said: a light"
+    (answer,) = third.output
+    assert ask(desk, [{"id": answer.id}, {"role": "user", "content": "thanks"}]).output_text == "You said: thanks"
+    assert "a light" in json.dumps(desk.sent)
+    for name in ("msg_1", "msg_" + "A" * 100, str(call.id)[:-1] + "f", str(call.id)[:-1]):
+        with pytest.raises(openai.NotFoundError):
+            ask(desk, [{"type": "item_reference", "id": name}])
     assert desk.model.refused == []
 
 

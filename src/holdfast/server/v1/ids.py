@@ -25,6 +25,8 @@ SIGNING_ENTRY = "signing"
 SIGNING_BYTES = 32
 MAC_BYTES = 16
 PREFIX = "resp_"
+NUMBER_CHARS = 6
+"""The number of an item in its response, as hexadecimal digits at the end of its id."""
 ID_CHARS = 1_200
 """The most characters of a response id: two names and a number."""
 
@@ -45,6 +47,11 @@ def new_conversation_id() -> str:
 def derive_conversation_id(*words: str) -> str:
     """The id of a conversation that a request with an idempotency key begins: a retry means the same one."""
     return f"conv_{hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:48]}"
+
+
+def name_item(response: str, kind: str, number: int) -> str:
+    """The id of an item of a response: it says which one, so that others can refer to it."""
+    return f"{kind}_{response.removeprefix(PREFIX)}{number:0{NUMBER_CHARS}x}"
 
 
 class ResponseIds:
@@ -73,6 +80,13 @@ class ResponseIds:
         actor, session, seq = msgspec.msgpack.decode(data, type=tuple[str, str, int])
         place = ResponseAddress(actor or DEFAULT_ACTOR, session, seq)
         return place if self.sign(tenant, place) == name else None
+
+    def read_item(self, tenant: str, name: object) -> str | None:
+        """The id of the response that an item is of; None if this is no id of an item of a response."""
+        if type(name) is not str or len(name) <= NUMBER_CHARS:
+            return None
+        response = PREFIX + name[:-NUMBER_CHARS].partition("_")[2]
+        return None if self.read(tenant, response) is None else response
 
     def _mac(self, tenant: str, data: bytes) -> bytes:
         return hmac.digest(self._secret, tenant.encode() + b"\0" + data, hashlib.sha256)[:MAC_BYTES]

@@ -86,8 +86,7 @@ def _read_item(value: object, where: str) -> Any:
         return _read_message(item, where)
     if kind == "item_reference":
         raise invalid(
-            f"'{where}' is an item_reference. Pass the conversation or the previous_response_id instead: its items are "
-            "in view already. Nothing was stored.",
+            f"'{where}' is an item_reference, which only the input of a response may have. Nothing was stored.",
             where,
         )
     if kind in ITEMS:

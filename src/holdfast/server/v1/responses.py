@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 import holdfast
 from holdfast.access.access import open_session
-from holdfast.errors import NotFound
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.model.content import Usage
 from holdfast.model.entries.entry import Entry
 from holdfast.server.context import access_of, engine_of, settings_of, whole_engine
@@ -37,7 +37,7 @@ from holdfast.server.v1.errors import ApiError, invalid, not_found
 from holdfast.server.v1.ids import ResponseAddress, derive_conversation_id, new_conversation_id
 from holdfast.server.v1.items import ItemReader, split_items
 from holdfast.server.v1.output import make_id, spell_item
-from holdfast.server.v1.plans import ResponsePlan, read_plan
+from holdfast.server.v1.plans import ResponsePlan, read_conversation, read_plan
 from holdfast.server.v1.records import (
     CANCEL_ENTRY,
     END_ENTRY,
@@ -55,6 +55,7 @@ CANCEL_WAIT_S = 5
 LEAST_WINDOW = 2_000
 """The smallest window to which a conversation is compacted."""
 FORMAT = "text/event-stream"
+SEALED = "reasoning.encrypted_content"
 
 
 def runs_of(request: Request) -> Runs:
@@ -76,7 +77,7 @@ def spending_of(request: Request) -> Spending:
 async def create(request: Request) -> Response:
     access = access_of(request)
     access.check("model")
-    plan = read_plan(await read_body(request))
+    plan = read_plan(await resolve_references(request, await read_body(request)))
     if plan.store:
         access.check("write")
     key = get_key(request)
@@ -160,7 +161,8 @@ class _Opening:
         except BaseException:
             await self._turn.aclose()
             if self._created is not None:
-                await self._created.destroy("the request was refused", offload=False)
+                with contextlib.suppress(HoldfastError):
+                    await self._created.destroy("the request was refused", offload=False)
             raise
 
     async def _open(self) -> Run | ResponseRecord:
@@ -362,6 +364,54 @@ async def _open_unstored(request: Request, plan: ResponsePlan) -> Run:
         settings=settings_of(request),
         turn=turn,
     )
+
+
+# References
+
+
+async def resolve_references(request: Request, body: Fields) -> Fields:
+    """The request with the items that it refers to. One that is in the conversation already is left out."""
+    values = body.get("input")
+    if type(values) is not list or not any(map(_is_reference, values)):
+        return body
+    access_of(request).check("read")
+    session: holdfast.AsyncSession | None = None
+    conversation, previous = read_conversation(body), get_text(body, "previous_response_id")
+    if conversation is not None:
+        session = await open_conversation(request, conversation)
+    elif previous is not None:
+        session = (await open_response(request, previous, "previous_response_id")).session
+    resolved: list[object] = []
+    for number, value in enumerate(values):
+        if not _is_reference(value):
+            resolved.append(value)
+        elif session is None or not await _has_item(request, session, value["id"]):
+            resolved.append(await _find_output(request, value["id"], f"input[{number}]"))
+    return {**body, "input": resolved}
+
+
+def _is_reference(value: object) -> bool:
+    if type(value) is not dict or type(value.get("id")) is not str:
+        return False
+    return value.get("type") == "item_reference" or (value.get("type") is None and "role" not in value)
+
+
+async def _has_item(request: Request, session: holdfast.AsyncSession, name: str) -> bool:
+    return await ItemReader(session, engine_of(request).blobs).find(name) is not None
+
+
+async def _find_output(request: Request, name: str, param: str) -> Fields:
+    """An item of the output of any response of the caller."""
+    ids = await runs_of(request).find_ids(whole_engine(request))
+    response = ids.read_item(access_of(request).tenant, name)
+    if response is None:
+        raise not_found("Item", name, param)
+    record = await open_response(request, response, param)
+    output = await record.read_output(engine_of(request).blobs, await record.read_state(), [SEALED])
+    item = next((each for each in output if each.get("id") == name), None)
+    if item is None:
+        raise not_found("Item", name, param)
+    return item
 
 
 # Stored responses

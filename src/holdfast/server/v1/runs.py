@@ -27,9 +27,9 @@ from holdfast.model.history.prices import find_prices
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
-from holdfast.server.v1.ids import ResponseIds, load_ids
+from holdfast.server.v1.ids import ResponseIds, load_ids, name_item
 from holdfast.server.v1.items import ENGINE_CALLS, ItemReader
-from holdfast.server.v1.output import OutputBuilder, OutputTooLarge
+from holdfast.server.v1.output import OutputBuilder, OutputTooLarge, make_id
 from holdfast.server.v1.plans import ResponsePlan
 from holdfast.server.v1.records import (
     END_ENTRY,
@@ -57,6 +57,8 @@ UNREADABLE = (KeyError, IndexError, TypeError, AttributeError, ValueError)
 """What reading a reply of an unexpected shape raises."""
 CANCEL_POLL_S = 0.5
 """How often a run in the background looks whether another replica cancelled it."""
+ATTEMPT_ITEMS = 1 << 12
+"""The numbers of items that each attempt at a response has."""
 QUIET_S = 15
 """After how many seconds without an event a sign of life is sent."""
 SETTLED_SHARE = 0.5
@@ -180,7 +182,8 @@ class Run:
         self._turn = turn
         self._events: list[Fields] = []
         self._news = asyncio.Event()
-        self._output = OutputBuilder(self._emit)
+        self._output = OutputBuilder(self._emit, name_item=self._name_item)
+        self._items = 0
         self._usages: list[Usage | None] = []
         self._replies: list[int] = []
         self._pack = ""
@@ -188,6 +191,13 @@ class Run:
         self._tries = 0
         self._failure: ApiError | None = None
         self._is_ending = False
+
+    def _name_item(self, kind: str) -> str:
+        """The id of a new item. Another attempt gives other ids."""
+        if self.record is None:
+            return make_id(kind)
+        self._items += 1
+        return name_item(self.name, kind, self._tries * ATTEMPT_ITEMS + self._items)
 
     # Events
 
