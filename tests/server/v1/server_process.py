@@ -29,7 +29,11 @@ def die() -> None:
 
 def install(point: str) -> None:
     """Die at a point: before or after a write."""
-    append, record_all, record = AsyncEntriesFacet.append, holdfast.AsyncSession.record_all, holdfast.AsyncSession.record
+    append, record_all, record = (
+        AsyncEntriesFacet.append,
+        holdfast.AsyncSession.record_all,
+        holdfast.AsyncSession.record,
+    )
 
     async def append_and_die(self: Any, kind: str, *args: Any, **options: Any) -> Any:
         entry = await append(self, kind, *args, **options)
@@ -48,16 +52,16 @@ def install(point: str) -> None:
 
         return call
 
-    setattr(AsyncEntriesFacet, "append", append_and_die)
-    setattr(holdfast.AsyncSession, "record_all", dying(record_all, "", "input recorded"))
-    setattr(holdfast.AsyncSession, "record", dying(record, "reply received", "reply recorded"))
+    AsyncEntriesFacet.append = append_and_die  # type: ignore[method-assign]
+    holdfast.AsyncSession.record_all = dying(record_all, "", "input recorded")  # type: ignore[method-assign]
+    holdfast.AsyncSession.record = dying(record, "reply received", "reply recorded")  # type: ignore[method-assign]
 
 
 def main() -> None:
     settings = msgspec.json.decode(sys.argv[1].encode(), type=ServerSettings)
     if len(sys.argv) > 2:
         install(sys.argv[2])
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     sys.stdout.write(f"{listener.getsockname()[1]}\n")

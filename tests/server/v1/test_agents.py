@@ -1,4 +1,4 @@
-"""The Agents SDK, unmodified: its own conversation session, and its own model for the Responses API, against this server."""
+"""The Agents SDK, unmodified: its own conversation session and its own model for the Responses API on this server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLS: list[int] = []
 
 
 def build_agent(client: AsyncOpenAI) -> Any:
-    @agents.function_tool
+    @agents.function_tool  # type: ignore[untyped-decorator]
     def find_order(number: int) -> str:
         """Find an order."""
         CALLS.append(number)
@@ -65,7 +65,8 @@ def test_the_conversation_session_of_the_sdk(desk: Desk) -> None:
             assert items[1]["arguments"] == '{"number": 7}'
             assert len(await session.get_items(limit=2)) == 2
             popped = await session.pop_item()
-            assert popped is not None and popped["content"][0]["text"] == "You said: Thanks!"
+            assert popped is not None
+            assert popped["content"][0]["text"] == "You said: Thanks!"
             assert len(await session.get_items()) == 5
             await session.clear_session()
             assert await session.get_items() == []

@@ -1,5 +1,5 @@
-"""kill -9 of a real server process at each step of a response: nothing is lost, nothing is doubled, and the same request with
-the same key gets one answer."""
+"""kill -9 of a real server process at each step of a response: nothing is lost, nothing is doubled, and the same request
+with the same key gets one answer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ import pytest
 
 import holdfast
 from holdfast.server.settings import ServerSettings
-from tests.server.v1.serving import KEY
+from tests.protocols import Reply, Talk
+from tests.server.v1.conftest import first_text
 from tests.server.v1.server_process import POINTS
+from tests.server.v1.serving import KEY
 from tests.server.v1.upstream import ModelServer, echo, model_server
 from tests.support import SOAK
 
@@ -82,7 +84,11 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
         with holdfast.open(store) as engine:
             engine.session("talk", create=True)
         settings = ServerSettings(
-            store=store, upstream=address, upstream_kind="openai", upstream_key_variable="UPSTREAM_KEY", turn_lease_s=0.5
+            store=store,
+            upstream=address,
+            upstream_kind="openai",
+            upstream_key_variable="UPSTREAM_KEY",
+            turn_lease_s=0.5,
         )
         options: Any = {"model": "m1", "input": "hello", "conversation": "talk"}
         options["extra_headers"] = {"Idempotency-Key": "once"}
@@ -97,7 +103,7 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
             with client.responses.stream(**options) as stream:
                 assert stream.get_final_response().id == response.id
             assert len(model.asked) == asked
-            items = [item.content[0].text for item in client.conversations.items.list("talk", order="asc")]  # type: ignore[union-attr]
+            items = [first_text(item) for item in client.conversations.items.list("talk", order="asc")]
             assert items == ["hello", "You said: hello"]
             follow = client.responses.create(model="m1", input="more", conversation="talk")
             assert follow.output_text == "You said: more"
@@ -105,6 +111,33 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
         with holdfast.open(store) as engine:
             assert engine.admin.verify().ok
             assert len([m for m in engine.session("talk").messages() if m.role == "user"]) == 2
+
+
+def reads(talk: Talk) -> Reply:
+    """A model that reads a handle first."""
+    if talk.turns[-1].results:
+        return Reply("It is read.")
+    return Reply("Let me look.", (("read_handle", {"handle": "h1_0"}),))
+
+
+def test_a_response_goes_on_after_a_tool_of_the_engine(tmp_path: Path) -> None:
+    with model_server(reads) as (model, address):
+        settings = ServerSettings(
+            store=str(tmp_path / "agent.db"),
+            upstream=address,
+            upstream_kind="openai",
+            upstream_key_variable="UPSTREAM_KEY",
+            turn_lease_s=0.5,
+        )
+        options: Any = {"model": "m1", "input": "hello", "extra_headers": {"Idempotency-Key": "once"}}
+        names = kill_in_the_middle(model, settings, "reply recorded", options)
+        with server_process(settings) as (_, url), client_of(url) as client:
+            response = client.responses.create(**options)
+            assert [first_text(item) for item in response.output] == ["Let me look.", "It is read."]
+            assert names in ([], [response.id])
+            assert client.responses.retrieve(response.id).to_dict() == response.to_dict()
+        assert len(model.asked) == 2
+        assert model.refused == []
 
 
 def test_a_response_in_the_background_does_not_stay_in_progress_for_ever(tmp_path: Path) -> None:
@@ -129,4 +162,5 @@ def test_a_response_in_the_background_does_not_stay_in_progress_for_ever(tmp_pat
                     break
                 threading.Event().wait(0.05)
             assert stored.status == "failed"
-            assert stored.error is not None and "stopped" in stored.error.message
+            assert stored.error is not None
+            assert "stopped" in stored.error.message

@@ -136,7 +136,9 @@ def user(content: Any) -> dict[str, Any]:
 
 
 def weather(talk: Talk) -> Reply:
-    return Reply("", (("get_weather", {"location": "San Francisco, CA"}),)) if "get_weather" in talk.tools else Reply("ok")
+    return (
+        Reply("", (("get_weather", {"location": "San Francisco, CA"}),)) if "get_weather" in talk.tools else Reply("ok")
+    )
 
 
 WEATHER = {
@@ -222,7 +224,8 @@ def test_multi_turn(desk: Desk) -> None:
     response = ask(desk, history)
     assert response["status"] == "completed"
     sent = json.dumps(desk.sent)
-    assert "My name is Alice." in sent and "Hello Alice!" in sent
+    assert "My name is Alice." in sent
+    assert "Hello Alice!" in sent
     assert desk.model.refused == []
 
 
