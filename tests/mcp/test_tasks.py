@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,17 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, TextContent
 
 import holdfast
+from holdfast.mcp.task_client import TasksClient
 from holdfast.mcp.task_frames import TASKS_ACTOR
-from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, serving, wait_until
+from holdfast.mcp.tasks import Tasks
+from mcp import Client
+from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, connected, serving, wait_until
+from tests.postgres import empty_url
 
 ACCEPTED = {"action": "accept", "content": {"ok": True}}
 
@@ -109,8 +117,9 @@ def test_an_id_that_is_none_is_not_found(url: str, task_id: str) -> None:
 
 def test_the_header_of_another_task_is_refused(url: str) -> None:
     task = Wire(url).call("wait", seconds=0)
-    answer = Wire(url).send("tasks/get", {"taskId": task["taskId"]}, **{"Mcp-Name": "another"})
-    assert answer["error"]["code"] == -32020
+    for named in ("another", ""):
+        answer = Wire(url).send("tasks/get", {"taskId": task["taskId"]}, **{"Mcp-Name": named})
+        assert answer["error"]["code"] == -32020
 
 
 def test_a_caller_who_may_only_read_sees_a_task_and_cannot_end_it(url: str) -> None:
@@ -245,3 +254,51 @@ def _collect(url: str, task_id: str, heard: list[dict[str, Any]]) -> None:
                 heard.append(json.loads(line.removeprefix("data: ")))
                 if heard[-1].get("params", {}).get("status") == "completed":
                     return
+
+
+# Other servers
+
+
+def test_a_server_of_ones_own_has_durable_tasks(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with await holdfast.open_async(tmp_path / "jobs.db") as engine:
+            tasks = Tasks(engine, poll_s=0.02)
+
+            @tasks.tool(title="Report")
+            async def report(year: int) -> str:
+                return f"report of {year}"
+
+            server: MCPServer[Any] = MCPServer("reports", extensions=[tasks])
+            async with tasks.running(), Client(server, mode="2026-07-28", extensions=[TasksClient()]) as client:
+                result = await client.call_tool("report", {"year": 2026})
+                assert result.structured_content == {"result": "report of 2026"}
+                assert [each.session for each in await engine.sessions(actor=TASKS_ACTOR)] != []
+
+    asyncio.run(work())
+
+
+def test_the_client_of_a_task_shows_its_questions_and_waits_for_its_result(url: str) -> None:
+    async def answer(_context: Any, _params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"ok": True})
+
+    async def work() -> None:
+        extensions = [TasksClient(elicit=answer)]
+        async with connected(url, "ada", extensions=extensions, elicitation_callback=answer) as client:
+            result = await client.call_tool("approve", {})
+            assert result.content == [TextContent(type="text", text="second: {'ok': True}")]
+            with pytest.raises(MCPError, match="broken"):
+                await client.call_tool("break_off", {})
+
+    asyncio.run(work())
+
+
+def test_tasks_are_on_postgresql_too() -> None:
+    with empty_url() as store, Replica(store) as first, Replica(store) as second:
+        asked, working = Wire(first.url).call("approve"), Wire(first.url).call("wait", seconds=60)
+        Wire(first.url).wait_for(asked, "input_required")
+        first.kill()
+        other = Wire(second.url)
+        (key,) = other.get(asked)["inputRequests"]
+        other.result("tasks/update", taskId=asked["taskId"], inputResponses={key: ACCEPTED})
+        wait_until(lambda: key not in other.get(asked).get("inputRequests", {key}))
+        assert other.wait_for(working, "failed")["error"]["data"] == {"reason": "outcome_unknown"}
