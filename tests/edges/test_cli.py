@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.cli import checks as cli_checks
 from holdfast.cli import output
 from holdfast.cli.commands import root
 from holdfast.cli.output import json_text
+from holdfast.runtime import checks as cli_checks
 from tests.edges.cli import HOSTILE, LONG, CommandRunner
 from tests.edges.test_cli_process import on_a_terminal
 from tests.postgres import fresh_url
@@ -175,7 +175,7 @@ def test_every_command_answers_in_plain_text(name: str, cli: CommandRunner, tmp_
     assert output.escape(ran.out.replace("\n", "")) == ran.out.replace("\n", "")
 
 
-@pytest.mark.parametrize("group", [(), ("sessions",), ("facts",), ("memory",)])
+@pytest.mark.parametrize("group", [(), ("sessions",), ("facts",), ("memory",), ("keys",)])
 def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
     group: tuple[str, ...], cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +189,9 @@ def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
 
 def test_the_page_about_the_command_line_names_every_command_option_and_variable() -> None:
     page = (ROOT / "docs/howto/command-line.md").read_text()
-    inner = [each for group in ("sessions", "facts", "memory") for each in root.commands[group].commands.values()]  # type: ignore[attr-defined]
+    inner = [
+        each for group in ("sessions", "facts", "memory", "keys") for each in root.commands[group].commands.values()
+    ]  # type: ignore[attr-defined]
     commands = [root, *root.commands.values(), *inner]
     for command in commands[1:]:
         assert re.search(rf"\b{command.name}\b", page), command.name
@@ -562,7 +564,7 @@ def test_the_doctor_verifies_small_files_and_large_ones_on_request(
 ) -> None:
     edit(cli.path, "UPDATE events SET time_us = 1 WHERE position = 3")
     assert verdicts(cli)["contents"][0] == "bad"
-    monkeypatch.setattr("holdfast.cli.doctor.QUICK_EVENTS", 10)
+    monkeypatch.setattr("holdfast.runtime.doctor.QUICK_EVENTS", 10)
     assert verdicts(cli)["contents"][0] == "ok"
     assert verdicts(cli, "--full")["contents"][0] == "bad"
     assert cli("doctor", "--full").code == 1

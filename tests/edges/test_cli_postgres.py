@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.cli import checks as cli_checks
 from holdfast.cli import main
 from holdfast.errors import RoleTooNarrow
+from holdfast.runtime import checks as cli_checks
 from holdfast.storage.addresses import mask_address
 from holdfast.storage.postgres import connect, migrate
 from holdfast.storage.postgres.store import PostgresStore

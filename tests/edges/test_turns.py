@@ -160,6 +160,29 @@ def test_a_task_that_is_cancelled_while_it_waits_or_works_gives_its_turn_back() 
     asyncio.run(main())
 
 
+def test_a_task_that_is_cancelled_again_and_again_gives_its_turn_back() -> None:
+    """As anyio cancels, and with it every stream of a web server whose client goes away."""
+
+    async def main() -> None:
+        async with await holdfast.open_async("memory:") as engine:
+            session = await engine.create_session("s")
+
+            async def work() -> None:
+                async with session.turn():
+                    await asyncio.sleep(3_600)
+
+            task = asyncio.create_task(work())
+            while (await session.state()).version < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            async with session.turn(wait_s=0) as turn:
+                await turn.record("user", "Hello.")
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("how", ["threads", "tasks"])
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 def test_turns_of_many_do_not_mix(kind: str, how: str, desk: EngineDesk, tmp_path: Path) -> None:

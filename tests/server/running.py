@@ -11,15 +11,25 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from holdfast.server.connections import HEADER_BYTES, GuardedProtocol
+
 START_S = 20
 
 
 @contextmanager
-def running(app: ASGIApp) -> Iterator[str]:
+def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
     """Serve an application while the block runs. Yields its address, without a slash at the end."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=5)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else Nagle delays each answer
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    config = uvicorn.Config(
+        app,
+        http=GuardedProtocol,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        log_level="warning",
+        lifespan="on",
+        timeout_graceful_shutdown=5,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

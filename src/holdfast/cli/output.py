@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias, TypeVar
 
 import click
 
+from holdfast.runtime import figures
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -265,9 +267,8 @@ UNSAFE = re.compile(
 and emoji need are not among them."""
 
 
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_DATED_AFTER = 30 * _DAY
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+_DATED_AFTER = 30 * 86_400
+format_count, format_duration, format_size = figures.format_count, figures.format_duration, figures.format_size
 
 
 def escape(text: str) -> str:
@@ -294,29 +295,6 @@ def shorten(text: str, chars: int) -> str:
     line = " ".join(text[: 4 * chars].split())
     line = escape(line)
     return line if len(line) <= chars else line[: chars - 1] + "…"
-
-
-def format_count(number: int, thing: str, things: str | None = None) -> str:
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
-def format_size(number: int) -> str:
-    amount = float(number)
-    for unit in _UNITS:
-        if amount < 999.5 or unit == _UNITS[-1]:
-            return f"{number} B" if unit == "B" else f"{amount:.3g} {unit}"
-        amount /= 1_000
-    raise AssertionError("the loop returns at the last unit")
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration in its largest unit."""
-    if seconds < 1:
-        return f"{seconds * 1_000:.0f} ms"
-    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if seconds >= unit:
-            return f"{int(seconds // unit)} {name}"
-    return f"{int(seconds)} s"
 
 
 def format_age(time_us: int, now_us: int) -> str:

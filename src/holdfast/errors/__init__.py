@@ -39,6 +39,10 @@
     │   ├── ProposalNotFound
     │   ├── PackNotFound
     │   ├── FileAbsent
+    │   ├── LedgerNotFound           a ledger that the caller of a server may not use
+    │   ├── KeyNotFound              no such key of a server
+    │   ├── JobNotFound              no such job of a server
+    │   ├── Absent                   the answer of a server for what would be None
     │   └── BlobNotFound
     ├── Conflict: the stored state does not allow the command
     │   ├── VersionConflict      another writer was first
@@ -107,9 +111,12 @@
     │   ├── RightMissing         a key without the right that is needed
     │   ├── RateExceeded         too many requests in a minute
     │   └── SpendExceeded        too many tokens in an hour
+    ├── KeysMissing              a server without keys where others can reach it
     ├── ServerError: a server of Holdfast could not be used
     │   ├── ServerUnreachable    no connection, or no answer in time
-    │   └── ServerFailed         an answer that is not one of Holdfast
+    │   ├── ServerFailed         an answer that is not one of Holdfast
+    │   ├── ServerBusy           too many requests wait already, or the server stops
+    │   └── RequestTimeout       a request that took too long
     ├── LocalOnly                what only the process that opened the store can do
     ├── ModelFailed: a model of holdfast.models gave no usable answer; the engine goes on without it
     │   ├── ModelUnavailable     not reached, overloaded, or over its rate limit
@@ -211,12 +218,17 @@ from holdfast.errors.inputs import (
     WindowTooSmall,
 )
 from holdfast.errors.services import (
+    Absent,
     AccessRefused,
     AnswerCut,
     AnswerInvalid,
     EmbedderFailed,
     ExtraMissing,
+    JobNotFound,
+    KeyNotFound,
     KeyRefused,
+    KeysMissing,
+    LedgerNotFound,
     LocalOnly,
     MemoryFailed,
     ModelFailed,
@@ -225,7 +237,9 @@ from holdfast.errors.services import (
     ModelTimeout,
     ModelUnavailable,
     RateExceeded,
+    RequestTimeout,
     RightMissing,
+    ServerBusy,
     ServerError,
     ServerFailed,
     ServerUnreachable,
@@ -256,6 +270,7 @@ from holdfast.errors.storage import (
 )
 
 __all__ = [
+    "Absent",
     "AccessRefused",
     "AlreadySuspended",
     "AlreadyTerminal",
@@ -306,9 +321,13 @@ __all__ = [
     "InvalidText",
     "InvalidTool",
     "InvalidUrl",
+    "JobNotFound",
     "KeyConflict",
+    "KeyNotFound",
     "KeyRefused",
+    "KeysMissing",
     "LeaseLost",
+    "LedgerNotFound",
     "LocalOnly",
     "MaxDepthExceeded",
     "MemoryFailed",
@@ -333,6 +352,7 @@ __all__ = [
     "ProposalNotFound",
     "QueueFull",
     "RateExceeded",
+    "RequestTimeout",
     "ReservationNotFound",
     "ReservationSettled",
     "RestoreRefused",
@@ -342,6 +362,7 @@ __all__ = [
     "SchemaTooNew",
     "SchemaTooOld",
     "ScopeMismatch",
+    "ServerBusy",
     "ServerError",
     "ServerFailed",
     "ServerTooOld",

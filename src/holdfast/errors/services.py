@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.errors.base import HoldfastError
+from holdfast.errors.inputs import NotFound
 
 # Models
 
@@ -94,7 +95,39 @@ class SpendExceeded(AccessRefused):
     retry_s: int
 
 
+class KeysMissing(HoldfastError):
+    """The server would listen on {host!r}, where others can reach it, but it has no keys and no issuer of tokens. Make
+    a key with `holdfast keys create`, or listen on 127.0.0.1. The server was not started."""
+
+    host: str
+
+
+class KeyNotFound(NotFound):
+    """There is no key {key!r} in this store. See `holdfast keys list`. Nothing was changed."""
+
+    key: str
+
+
+class LedgerNotFound(NotFound):
+    """There is no ledger {ledger!r} in tenant {tenant!r}. Check the name."""
+
+    ledger: str
+    tenant: str
+
+
 # Servers of Holdfast, as their clients see them
+
+
+class JobNotFound(NotFound):
+    """There is no job {job!r} that the key may see. Check the id."""
+
+    job: str
+
+
+class Absent(NotFound):
+    """{what}: there is none. Check the name. Nothing was changed."""
+
+    what: str
 
 
 class ServerError(HoldfastError):
@@ -111,6 +144,20 @@ class ServerUnreachable(ServerError):
 
 class ServerFailed(ServerError):
     """The server {server} failed: {reason}. Its log says more, under the id of the request. Try again with the same key."""
+
+
+class ServerBusy(ServerError):
+    """The server {server} cannot take the request now: {reason}. Nothing was stored. Send it again after {retry_s}
+    seconds."""
+
+    retry_s: int
+
+
+class RequestTimeout(ServerError):
+    """The server {server} did not finish the request within {limit_s} seconds: {reason}. It may have taken effect: send it
+    again with the same key."""
+
+    limit_s: int
 
 
 class LocalOnly(HoldfastError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -44,12 +45,15 @@ class AsyncStreamLocks:
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Finish short work that must not be left half done: a task that is cancelled meanwhile is cancelled afterwards."""
+    """Finish short work that must not be left half done: a task that is cancelled meanwhile, once or again and again as
+    anyio does, is cancelled afterwards."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
         if not task.cancelled():
             task.exception()  # mark it as retrieved: the cancellation is raised
         raise

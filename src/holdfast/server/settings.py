@@ -1,10 +1,36 @@
-"""The settings of a server, as `holdfast serve` reads them. They are one JSON text, for the worker processes."""
+"""The settings of a server, as `holdfast serve` reads them. They are one JSON text, for the worker processes.
+
+Law: `check_settings` refuses what cannot run before anything is started.
+"""
 
 from __future__ import annotations
 
+import os
+from urllib.parse import urlsplit
+
 import msgspec
 
+from holdfast.access.token_settings import TokenSettings
+from holdfast.errors import InvalidArgument, describe_value
+from holdfast.model import limits
+from holdfast.model.names import check_choice, check_whole
+
 DEFAULT_PORT = 8787
+SETTINGS_VARIABLE = "HOLDFAST_SERVER"
+"""The environment variable with the settings, for the worker processes. It has the token, so it is not for logs."""
+MOST_WORKERS = 64
+"""The most worker processes of one server."""
+BODY_BYTES = 16 << 20
+"""The largest body of a request, unless the settings say otherwise."""
+MOST_BODY_BYTES = 1 << 30
+"""The highest limit of a body that the settings may set: a body is in memory while its request runs."""
+REQUEST_S = 60
+"""How long a request may take until its answer begins, unless the settings or its route say otherwise."""
+GRACE_S = 20
+"""How long running requests may go on after SIGTERM, unless the settings say otherwise."""
+MOST_SECONDS = 3_600
+"""The highest of the times in the settings."""
+UPSTREAM_KINDS = ("", "openai", "openai-responses", "anthropic")
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -23,5 +49,80 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The environment variable with the key of the upstream; empty: OPENAI_API_KEY or ANTHROPIC_API_KEY."""
     budget: int = 24_000
     """The most tokens of a pack in front of the upstream."""
+    turn_lease_s: float = 15
+    """After how many seconds the turn of a process that died on a conversation is free."""
+    turn_wait_s: float = 20
+    """How many seconds a request waits for the turn on its conversation, before it is refused as busy."""
     token: str = ""
     """The token of a server without keys, on loopback: made and printed at its start."""
+    jwt: TokenSettings | None = None
+    """Which tokens of an identity provider are accepted beside keys; None for none."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names under which the server is reached, beside those of its own: `api.example.com`, `*.example.com`, or `*`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may use the server, with scheme and port; or `*`."""
+    behind_tls: bool = False
+    """True: clients reach the server through TLS, at a proxy in front of it."""
+    body_bytes: int = BODY_BYTES
+    """The largest body of a request."""
+    request_s: int = REQUEST_S
+    """How long a request may take until its answer begins."""
+    grace_s: int = GRACE_S
+    """How long running requests may go on after SIGTERM."""
+    drain_s: int = 0
+    """How long the server accepts requests after SIGTERM while /readyz already says no: for load balancers."""
+    background: bool = True
+    """Whether the server delivers ended conversations to long-term memory, and sweeps."""
+
+
+def check_settings(settings: ServerSettings) -> ServerSettings:
+    """The settings, if a server can run with them."""
+    check_whole("port", settings.port, 0, 65_535)
+    check_whole("workers", settings.workers, 1, MOST_WORKERS)
+    check_whole("budget", settings.budget, limits.PACK_TOKENS)
+    check_whole("body_bytes", settings.body_bytes, 1, MOST_BODY_BYTES)
+    check_whole("request_s", settings.request_s, 1, MOST_SECONDS)
+    check_whole("grace_s", settings.grace_s, 0, MOST_SECONDS)
+    check_whole("drain_s", settings.drain_s, 0, MOST_SECONDS)
+    check_choice("upstream_kind", settings.upstream_kind, UPSTREAM_KINDS)
+    if not settings.host or settings.host != settings.host.strip():
+        raise InvalidArgument(argument="host", reason=f"{describe_value(settings.host)} is not a host or an address")
+    _check_upstream(settings)
+    if settings.jwt is not None:
+        settings.jwt.check()
+    if settings.workers > 1 and settings.store in ("memory:", ":memory:"):
+        reason = f"{settings.workers} processes cannot share a store in memory; use a file or PostgreSQL"
+        raise InvalidArgument(argument="workers", reason=reason)
+    return settings
+
+
+def _check_upstream(settings: ServerSettings) -> None:
+    if not settings.upstream:
+        return
+    try:
+        address = urlsplit(settings.upstream)
+        is_valid = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or address.username or address.password or address.query or address.fragment:
+        reason = (
+            "it is not the base URL of a model server, such as http://127.0.0.1:8000/v1, without a password or a query"
+        )
+        raise InvalidArgument(argument="upstream", reason=reason)
+    variable = settings.upstream_key_variable
+    if variable and not os.environ.get(variable):
+        raise InvalidArgument(argument="upstream_key_variable", reason=f"the environment has no {variable!r}")
+
+
+def store_settings(settings: ServerSettings) -> None:
+    """Hand the settings to the worker processes."""
+    os.environ[SETTINGS_VARIABLE] = msgspec.json.encode(settings).decode()
+
+
+def load_settings() -> ServerSettings:
+    """The settings that the parent process has handed over."""
+    text = os.environ.get(SETTINGS_VARIABLE, "")
+    try:
+        return check_settings(msgspec.json.decode(text, type=ServerSettings))
+    except msgspec.MsgspecError as error:
+        raise InvalidArgument(argument=SETTINGS_VARIABLE, reason="it has no settings of a server") from error

@@ -74,6 +74,11 @@ class CommitGroup:
         self._thread: ThreadPoolExecutor | None = None
         self._scheduled_loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def queued(self) -> int:
+        """How many commands wait."""
+        return len(self._queue)
+
     def run(self, job: Any) -> Any:
         """Block until the command is durable, and return the answer of `commit`."""
         request = QueuedCommand(job, None)

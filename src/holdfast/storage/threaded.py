@@ -44,6 +44,10 @@ class ThreadedStore:
             return await self.blocking.submit(append, asyncio.get_running_loop())
         return await self.call(self.blocking.append, append)
 
+    def load(self) -> dict[str, int]:
+        """How many calls wait for this store, for metrics: `queue` for the writer, `reads` for a thread."""
+        return {"queue": getattr(self.blocking, "queued", 0), "reads": self._threads._work_queue.qsize()}
+
     async def close(self) -> None:
         if not self._closed:
             await self.call(self.blocking.close)

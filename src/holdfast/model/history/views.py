@@ -14,7 +14,7 @@ from holdfast.model.state import OpenCall
 SUMMARY_LABEL = "Summary of earlier context: "
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class Summary(msgspec.Struct, frozen=True, kw_only=True, tag="summary"):
     """An item of a view that replaces messages; never a message itself."""
 
     seq: int

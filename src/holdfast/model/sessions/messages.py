@@ -64,7 +64,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return datetime.fromtimestamp(self.time_us / 1e6, UTC)
 
 
-class MessageGroup(msgspec.Struct, frozen=True):
+class MessageGroup(msgspec.Struct, frozen=True, tag="group"):
     """A call group with its results, or a single message: views, windows and compaction move it as one."""
 
     messages: tuple[Message, ...]

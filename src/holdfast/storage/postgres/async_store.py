@@ -186,6 +186,17 @@ class AsyncPostgresStore(AsyncPostgresIndex, ThreadedStore):
     async def search(self, search: FactQuery) -> tuple[tuple[FactRow, float], ...]:
         return await self._run(lambda _: log.search(search))
 
+    def load(self) -> dict[str, int]:
+        """The same, and `connections`, `borrowed` of them, and `borrowers` that wait for one."""
+        stats = self._pool.get_stats()
+        return {
+            **super().load(),
+            "queue": len(self._queue),
+            "connections": stats.get("pool_size", 0),
+            "borrowed": len(self._borrowed),
+            "borrowers": stats.get("requests_waiting", 0),
+        }
+
     async def close(self) -> None:
         if not self._closed:
             while self._leaders:

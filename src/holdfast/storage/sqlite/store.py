@@ -106,6 +106,11 @@ class SqliteStore(SqliteIndex):
             future.add_done_callback(lambda _: self._changes.announce(write.stream for write in append.writes))
         return future
 
+    @property
+    def queued(self) -> int:
+        """How many commands wait for the writer."""
+        return self._writer.queued
+
     def _clear_log(self) -> None:
         """Remove erased content from the write-ahead log. A long read delays this to the next checkpoint."""
         with self._readers.borrow() as connection, suppress(apsw.BusyError):

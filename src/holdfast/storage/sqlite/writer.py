@@ -38,6 +38,11 @@ class SqliteWriter:
         """Queue a job from an event loop; the future gets the result."""
         return self._group.submit(job, loop)
 
+    @property
+    def queued(self) -> int:
+        """How many jobs wait."""
+        return self._group.queued
+
     def close(self) -> None:
         self._group.close(self._log.connection.close)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import apsw
 
-from holdfast.cli.output import format_count, format_duration, format_size
 from holdfast.errors import HoldfastError, StorageUnavailable, UnsafeSqlite
 from holdfast.ports import EventStore
+from holdfast.runtime.figures import format_count, format_duration, format_size
 from holdfast.storage.sqlite.connections import check_sqlite
 from holdfast.storage.sqlite.migrate import shipped_migrations
 

@@ -1,0 +1,191 @@
+"""Who makes a request: the key or the token of the request becomes the access of its caller, before any route runs.
+
+Laws: no route but OPEN_PATHS runs without an access. A request without a key, with an unknown, an expired or a revoked one,
+all get the same answer after the same work. No answer and no line of a log has a key. A server without keys works on
+loopback only, with a token that its start prints; anywhere else it does not start.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import holdfast
+from holdfast.access.access import Access
+from holdfast.access.audit import Audit
+from holdfast.access.keys import KeyRing
+from holdfast.access.rates import RateLimiter, RateState, rate_exceeded, rate_headers
+from holdfast.access.records import read_key_id
+from holdfast.access.spend import Spending
+from holdfast.access.tokens import TokenVerifier
+from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_of
+from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
+from holdfast.server.security import OPEN_PATHS, Security, is_loopback
+from holdfast.server.settings import ServerSettings
+
+KEY_HEADERS = ("x-api-key", "api-key")
+"""Where a key may be in place of `Authorization: Bearer`, as clients of Anthropic and of Azure send it."""
+METRICS_PATH = "/metrics"
+REFUSAL = "it is missing, unknown, expired or revoked"
+TOKEN_BYTES = 32
+LOCAL_KEY_ID = "local"
+"""The id of the token of a server without keys."""
+logger = logging.getLogger("holdfast.access")
+
+
+class AccessControl:
+    """What one process knows of its callers: keys, tokens, rates, spending and the audit."""
+
+    def __init__(self, engine: holdfast.AsyncEngine, settings: ServerSettings) -> None:
+        self._token = settings.token.encode() if is_loopback(settings.host) else b""
+        self._tokens = None if settings.jwt is None else TokenVerifier(settings.jwt)
+        self.keys = KeyRing(engine)
+        self.audit = Audit(engine)
+        self.rates = RateLimiter()
+        self.spending = Spending(engine)
+
+    async def find(self, key: str) -> Access | None:
+        """What a key or a token allows; None if it is not valid."""
+        if self._token and hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._token):
+            return Access(key_id=LOCAL_KEY_ID)
+        if self._tokens is not None and not read_key_id(key) and key.count(".") == 2:
+            return await self._tokens.verify(key)
+        return await self.keys.find(key)
+
+
+async def is_protected(engine: holdfast.AsyncEngine, settings: ServerSettings) -> bool:
+    """Whether anybody has a key or can get a token."""
+    return settings.jwt is not None or await KeyRing(engine).has_live_keys()
+
+
+async def protect_settings(settings: ServerSettings) -> ServerSettings:
+    """The settings to start a server with: a server without keys gets a token on loopback, and is refused elsewhere.
+
+    `holdfast serve` calls this once, before its workers start, and prints the token."""
+    async with await holdfast.open_async(settings.store, principal="server") as engine:
+        if await is_protected(engine, settings):
+            return msgspec.structs.replace(settings, token="")
+    if not is_loopback(settings.host):
+        raise KeysMissing(host=settings.host)
+    return msgspec.structs.replace(settings, token=settings.token or f"hf_local_{secrets.token_urlsafe(TOKEN_BYTES)}")
+
+
+async def open_access(app: Starlette, engine: holdfast.AsyncEngine, settings: ServerSettings) -> AccessControl:
+    """Prepare the access of an application that starts: `app.state.control`, `.spending` and `.audit`. A server that
+    everybody could use does not start."""
+    if not is_loopback(settings.host) and not await is_protected(engine, settings):
+        raise KeysMissing(host=settings.host)
+    control = AccessControl(engine, settings)
+    app.state.control, app.state.spending, app.state.audit = control, control.spending, control.audit
+    return control
+
+
+def access_layers(settings: ServerSettings) -> list[Middleware]:
+    """The layers of an application that check hosts, origins and keys, the outermost first."""
+    return [Middleware(Security, settings=settings), Middleware(Authentication, settings=settings)]
+
+
+class Authentication:
+    """Puts the access of the caller at `request.state.access`, or refuses the request."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self.app = app
+        self._has_open_metrics = is_loopback(settings.host) and not settings.behind_tls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._is_open(scope["path"]):
+            await self.app(scope, receive, send)
+            return
+        control: AccessControl = scope["app"].state.control
+        state: RateState | None = None
+        try:
+            access = await control.find(read_key(Headers(scope=scope)))
+            if access is None:
+                await _note_refusal(control, scope)
+                raise KeyRefused(reason=REFUSAL)
+            if scope["path"] == METRICS_PATH:
+                access.check("admin")
+            state = control.rates.take(access)
+            if state is not None and not state.is_allowed:
+                raise rate_exceeded(state)
+        except HoldfastError as error:
+            await refuse(scope, send, error, {} if state is None else rate_headers(state))
+            return
+        scope.setdefault("state", {})["access"] = access
+        await self.app(scope, receive, send if state is None else _add_headers(send, rate_headers(state)))
+
+    def _is_open(self, path: str) -> bool:
+        return path in OPEN_PATHS or (path == METRICS_PATH and self._has_open_metrics)
+
+
+def read_key(headers: Headers) -> str:
+    """The key or the token of a request; an empty text if it has none, or several."""
+    sent = headers.getlist("authorization")
+    if sent:
+        scheme, _, key = sent[0].partition(" ")
+        return key.strip() if len(sent) == 1 and scheme.lower() == "bearer" else ""
+    for name in KEY_HEADERS:
+        if len(values := headers.getlist(name)) == 1:
+            return values[0].strip()
+    return ""
+
+
+async def _note_refusal(control: AccessControl, scope: Scope) -> None:
+    key_id = read_key_id(read_key(Headers(scope=scope)))
+    client = scope.get("client") or ("",)
+    try:
+        await control.audit.refuse(path=scope["path"], client=str(client[0]), key_id=key_id)
+    except HoldfastError as error:  # the answer is the same, whether it can be stored or not
+        logger.warning("a refused request is not in the audit: %s", type(error).__name__)
+
+
+def _add_headers(send: Send, more: Mapping[str, str]) -> Send:
+    async def send_more(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=message.setdefault("headers", []))
+            headers.update(more)
+        await send(message)
+
+    return send_more
+
+
+async def refuse(scope: Scope, send: Send, error: HoldfastError, more: Mapping[str, str]) -> None:
+    """Answer with an error, in the shape that the clients of the path know."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": type(error).__name__})
+        return
+    problem = build_problem(error, str(scope.get("state", {}).get("request_id", "")))
+    media_type, body = shape_problem(scope["path"], problem, error)
+    content = msgspec.json.encode(body)
+    headers = {
+        **headers_of(error),
+        **more,
+        "content-type": media_type,
+        "content-length": str(len(content)),
+    }
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status_of(error), "headers": raw})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+
+
+def shape_problem(path: str, problem: dict[str, Any], error: Exception) -> tuple[str, dict[str, Any]]:
+    """A refusal as the clients of a path know it: OpenAI's under /v1, OAuth's under /mcp, or else a problem document."""
+    if path == "/v1" or path.startswith("/v1/"):
+        kinds = {401: ("invalid_request_error", "invalid_api_key"), 429: ("rate_limit_error", "rate_limit_exceeded")}
+        kind, code = kinds.get(problem["status"], ("server_error", problem["type"]))
+        return "application/json", {
+            "error": {"message": problem["detail"], "type": kind, "param": None, "code": code},
+        }
+    if path == "/mcp" or path.startswith("/mcp/"):
+        code = "invalid_token" if isinstance(error, KeyRefused) else problem["type"]
+        return "application/json", {"error": code, "error_description": problem["detail"]}
+    return MEDIA_TYPE, problem

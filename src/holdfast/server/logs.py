@@ -1,0 +1,79 @@
+"""The log of a server: one JSON object a line, on stderr.
+
+Law: a line has names, numbers and types of errors; never a content, a query, a key or a message that may quote one. The
+frames of an unexpected error are logged, its message is not.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import traceback
+from typing import Any
+
+import msgspec
+
+ACCESS = "holdfast.requests"
+"""The logger of requests."""
+FIELDS = "fields"
+"""The attribute of a record with the fields of its line."""
+STACK_FRAMES = 30
+"""The most frames of an error in the log: the innermost."""
+_QUIET = ("uvicorn.error", "holdfast")
+"""Loggers whose messages have no contents. Of all others only the name and the level are logged."""
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line: dict[str, Any] = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        fields = getattr(record, FIELDS, None)
+        if isinstance(fields, dict):
+            line |= fields
+        elif record.name.startswith(_QUIET):
+            line["message"] = record.getMessage().strip()
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = describe_error(record.exc_info[1])
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """The type and the frames of an error, without its message."""
+    frames = traceback.extract_tb(error.__traceback__)[-STACK_FRAMES:]
+    described: dict[str, Any] = {
+        "type": type(error).__name__,
+        "frames": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+    }
+    if error.__cause__ is not None:
+        described["cause"] = type(error.__cause__).__name__
+    if isinstance(error, BaseExceptionGroup):
+        described["errors"] = [describe_error(each) for each in error.exceptions]
+    return described
+
+
+def log_request(level: int, fields: dict[str, Any]) -> None:
+    """Write the line of a request."""
+    logger = logging.getLogger(ACCESS)
+    if logger.isEnabledFor(level):
+        logger.log(level, "request", extra={FIELDS: fields})
+
+
+def build_log_config(level: str) -> dict[str, Any]:
+    """The configuration of `logging` for a server and its workers."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": JsonFormatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
+        "root": {"handlers": ["stderr"], "level": "WARNING"},
+        "loggers": {
+            "holdfast": {"level": level.upper()},
+            "uvicorn.error": {"level": level.upper()},
+        },
+    }

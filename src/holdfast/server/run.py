@@ -1,0 +1,124 @@
+"""Run a server: check everything that can be checked, listen, and start its processes.
+
+Laws: what cannot work is refused with a typed error before anything starts. SIGTERM ends the server in order, with exit
+code 0. A worker that is killed is started again; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+
+import msgspec
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from holdfast.errors import ServerFailed
+from holdfast.server.authentication import protect_settings
+from holdfast.server.connections import (
+    CONNECTIONS,
+    HEADER_BYTES,
+    KEEP_ALIVE_S,
+    GuardedProtocol,
+    open_listener,
+    raise_file_limit,
+)
+from holdfast.server.logs import build_log_config
+from holdfast.server.metrics import FOLDER_VARIABLE
+from holdfast.server.settings import ServerSettings, check_settings, store_settings
+from holdfast.server.state import SERVER_NAME
+
+FACTORY = "holdfast.server.app:create_app"
+END_S = 10
+"""How long a process may take to end after its grace time: to give turns back, and to close its store."""
+
+
+def serve(
+    settings: ServerSettings,
+    *,
+    announce: Callable[[ServerSettings], None],
+    log_level: str = "info",
+    factory: str = FACTORY,
+) -> None:
+    """Run a server until SIGTERM or SIGINT. `announce` gets the settings with the port and the token in use; `factory` is
+    the function that builds the application in each process."""
+    check_settings(settings)
+    settings = asyncio.run(protect_settings(settings))  # opens the store: its errors are typed, and it is migrated
+    with contextlib.closing(open_listener(settings.host, settings.port)) as listener, _share_metrics(settings):
+        raise_file_limit()
+        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+        store_settings(settings)
+        announce(settings)
+        config = build_config(settings, log_level, factory)
+        with _ignore_signals():
+            if settings.workers == 1:
+                _run_one(uvicorn.Server(config), listener)
+            else:
+                _run_several(Multiprocess(config, [listener]))
+
+
+def build_config(settings: ServerSettings, log_level: str, factory: str) -> uvicorn.Config:
+    """The configuration of uvicorn for these settings."""
+    return uvicorn.Config(
+        factory,
+        factory=True,
+        workers=settings.workers,
+        http=GuardedProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=build_log_config(log_level),
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.grace_s + END_S,
+    )
+
+
+def _run_one(server: uvicorn.Server, listener: object) -> None:
+    try:
+        server.run(sockets=[listener])  # type: ignore[list-item]
+    except SystemExit as error:
+        if error.code == STARTUP_FAILURE:
+            raise ServerFailed(server=SERVER_NAME, reason="it could not start") from None
+        raise
+
+
+def _run_several(supervisor: Multiprocess) -> None:
+    supervisor.run()
+    if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+        raise ServerFailed(server=SERVER_NAME, reason="a worker process could not start")
+
+
+@contextlib.contextmanager
+def _share_metrics(settings: ServerSettings) -> Iterator[None]:
+    """A folder for what the workers count, if there are several."""
+    if settings.workers == 1:
+        os.environ.pop(FOLDER_VARIABLE, None)
+        yield
+        return
+    folder = tempfile.mkdtemp(prefix="holdfast-metrics-")
+    os.environ[FOLDER_VARIABLE] = folder
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _ignore_signals() -> Iterator[None]:
+    """uvicorn sends itself the signal again when it has ended: it has done its work by then."""
+    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

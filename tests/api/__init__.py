@@ -1,0 +1,1 @@
+"""Tests of the table of operations and of values as JSON."""

@@ -1,0 +1,102 @@
+"""A server of /v1 for each language of the upstream, with the model server behind it and the official client before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import openai
+import pytest
+
+from tests.protocols import Reply, Talk
+from tests.server.v1.serving import KEY, serving
+from tests.server.v1.upstream import KINDS, ModelServer, echo, model_server
+
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "name": "look_up",
+    "description": "Look up a word.",
+    "parameters": {
+        "type": "object",
+        "properties": {"word": {"type": "string"}},
+        "required": ["word"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class Desk(NamedTuple):
+    """A running server, and all that stands around it."""
+
+    client: openai.OpenAI
+    http: httpx2.Client
+    model: ModelServer
+    url: str
+    store: str
+    kind: str
+
+    def script(self, script: Any) -> None:
+        """What the model says from now on."""
+        self.model._script = script
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The last request that the model got."""
+        return self.model.asked[-1].body
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def running_desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    yield from open_desk(request.param, tmp_path_factory.mktemp("desk"))
+
+
+@pytest.fixture(scope="module")
+def running_chat_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    yield from open_desk("openai", tmp_path_factory.mktemp("desk"))
+
+
+def open_desk(kind: str, folder: Path, **settings: Any) -> Iterator[Desk]:
+    store = str(folder / "agent.db")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        model_server(echo) as (model, address),
+        serving(store, **{"upstream": address, "upstream_kind": kind, **settings}) as url,
+        openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client,
+        httpx2.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=60) as http,
+    ):
+        patch.setenv("UPSTREAM_KEY", "secret-of-the-upstream")
+        yield Desk(client, http, model, url, store, kind)
+
+
+def reset(desk: Desk) -> Iterator[Desk]:
+    desk.script(echo)
+    desk.model.asked.clear()
+    desk.model.options.clear()
+    yield desk
+    desk.model.gate.release()
+    desk.model.weather = lambda body: 0
+    desk.model.patience = lambda: None
+
+
+@pytest.fixture
+def desk(running_desk: Desk) -> Iterator[Desk]:
+    """With each language of the upstream."""
+    yield from reset(running_desk)
+
+
+@pytest.fixture
+def chat_desk(running_chat_desk: Desk) -> Iterator[Desk]:
+    """With one language, for what does not depend on it."""
+    yield from reset(running_chat_desk)
+
+
+def say(text: str, *calls: tuple[str, dict[str, Any]], thought: str = "") -> Any:
+    """A model that always says the same."""
+
+    def script(_: Talk) -> Reply:
+        return Reply(text, calls, thought)
+
+    return script
