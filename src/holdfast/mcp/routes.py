@@ -1,7 +1,7 @@
 """MCP as a part of the server: its route, and what runs while the server does.
 
-`server/app.py` puts it together: `routes()` are behind the layers of the server, which authenticate, limit and check Host and
-Origin, and `resources(app)` is open between the start of the engine and its end.
+`server/app.py` puts it together: `routes()` are behind the layers of the server, which authenticate, limit, and check Host
+and Origin, and `resources(app)` is open between the start of the engine and its end.
 """
 
 from __future__ import annotations
