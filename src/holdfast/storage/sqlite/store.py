@@ -243,8 +243,7 @@ class SqliteStore(SqliteIndex):
         self._check_process()
         faults: tuple[str, ...] = ()
         with self._readers.borrow_fresh() as connection, connection:  # one moment of the log, while others write
-            faults = tuple(_find_faults(connection))
-        return faults
+            return tuple(_find_faults(connection))
 
     def backup(self, target: str) -> None:
         if os.path.exists(target):
