@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import (  # type: ignore[import-not-found]
     AIMessage,
@@ -68,7 +68,7 @@ class StoredConversation:
     """A session in a file, and all of its items, as an agent's run reads them."""
 
     def __init__(self, messages: int, path: str) -> None:
-        self._session: Any = SQLiteSession("only", path)
+        self._session = cast("Any", SQLiteSession("only", path))
         self._loop = asyncio.Runner()
         items: list[dict[str, Any]] = []
         for turn in history(messages):
