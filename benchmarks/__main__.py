@@ -44,6 +44,7 @@ NAMES = (
     "structure",
     "recall",
     "refusals",
+    "server",
 )
 
 

@@ -19,6 +19,7 @@ from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, Tool
 
 if TYPE_CHECKING:
     from holdfast import types
+    from holdfast.client.connect import connect, connect_async
     from holdfast.render.pack import Pack
     from holdfast.runtime.async_engine import AsyncEngine
     from holdfast.runtime.async_ledgers import AsyncLedger
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.store_copy import copy
     from holdfast.runtime.telemetry import Telemetry
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 __all__ = [
     "READ_HANDLE",
@@ -68,6 +69,8 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Usage",
+    "connect",
+    "connect_async",
     "copy",
     "errors",
     "open",
@@ -88,6 +91,8 @@ _LAZY = {
     "PackOptions": "runtime.options",
     "Session": "runtime.sessions",
     "Telemetry": "runtime.telemetry",
+    "connect": "client.connect",
+    "connect_async": "client.connect",
     "copy": "runtime.store_copy",
     "open": "runtime.factory",
     "open_async": "runtime.factory",

@@ -17,11 +17,13 @@ import msgspec
 import holdfast
 from holdfast.api.examples import EXAMPLES
 from holdfast.api.operations import LEDGER_PATH, OPERATIONS, SESSION_PATH, Operation
+from holdfast.api.packs import PackFormat
 from holdfast.api.parts import BYTES, EVENTS, FEED_DATA, PARTS, Part
 from holdfast.api.requests import (
     API,
     IDENTITY_HEADER,
     PAGE,
+    RENDER_TO,
     STREAM_TYPE,
     STREAMED,
     STRUCT_SUFFIX,
@@ -31,6 +33,7 @@ from holdfast.api.requests import (
 )
 from holdfast.api.signatures import OperationSignature, Parameter, is_union, read_signature
 from holdfast.api.wire import Place, answer_type, wire_type
+from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
 
 VERSION = "3.1.0"
@@ -142,6 +145,9 @@ def _describe_operation(operation: Operation, schemas: _SchemaBook) -> dict[str,
         entry["parameters"] += _describe_parameter(parameter, schemas)
     if operation.need == "write" and operation.path.startswith(SESSION_PATH) and operation.name != "Engine.session":
         entry["parameters"].append(_header(TURN_HEADER, "The turn under which to write, from the answer to /turns."))
+    if signature.answer is Pack:
+        described = "Render the pack as well: the answer has it under `rendered`."
+        entry["parameters"].append(_query(RENDER_TO, schemas.use(PackFormat), described))
     if operation.path.startswith(LEDGER_PATH):
         entry["parameters"].append(_header(IDENTITY_HEADER, "For a program: the identity to act with, as JSON."))
     if is_versioned:
@@ -319,6 +325,8 @@ def _describe_part(part: Part, schemas: _SchemaBook) -> dict[str, Any]:
         entry["parameters"].append(_header("Range", "The bytes to read: bytes=0-99."))
     if part.answer == EVENTS:
         entry["parameters"].append(_header("Last-Event-ID", "The cursor of the last event that you have."))
+    if part.name == "Jobs.start":
+        entry["parameters"].append(_header("Idempotency-Key", _HEADERS["key"]))
     if part.is_open:
         entry["security"] = []
     if part.body is not None:
@@ -345,7 +353,7 @@ def _describe_part_answer(part: Part, schemas: _SchemaBook) -> dict[str, Any]:
             "description": "Events, each with this data.",
             "content": {EVENT_STREAM: {"schema": schemas.use(FEED_DATA)}},
         }
-    return {"description": "The answer.", "content": {JSON: {"schema": schemas.use(part.answer)}}}
+    return {"description": "The answer.", "content": {JSON: {"schema": _describe_answer(part.answer, schemas)}}}
 
 
 def _more_answers(part: Part, schemas: _SchemaBook) -> dict[str, Any]:

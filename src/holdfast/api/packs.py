@@ -5,12 +5,14 @@ Law: a pack that was received renders the same bytes as the one that was sent.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from holdfast.model.frames.frames import Reservation
 from holdfast.model.history.views import HistoryView
+from holdfast.model.names import check_choice
 from holdfast.model.packs.pack import Brief, Manifest, PackRequest, TokenSummary
 from holdfast.model.tools.tool import Tool
 from holdfast.render.pack import Pack
@@ -35,6 +37,8 @@ class PackDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Images, files and large parts that it shows, by their digests."""
     max_output: int | None = None
     reservation: Reservation | None = None
+    rendered: Any = None
+    """If the request said `to`: the request to that provider, or the text."""
 
 
 class _ReceivedPack(NamedTuple):
@@ -46,8 +50,18 @@ class _ReceivedPack(NamedTuple):
     request: PackRequest
 
 
-def describe_pack(pack: Pack) -> PackDocument:
-    """Return a pack as a document."""
+PackFormat: TypeAlias = Literal["anthropic", "openai", "openai-responses", "text"]
+_RENDERERS: dict[PackFormat, Callable[[Pack], Any]] = {
+    "anthropic": Pack.anthropic,
+    "openai": Pack.openai,
+    "openai-responses": Pack.openai_responses,
+    "text": lambda pack: pack.text,
+}
+
+
+def describe_pack(pack: Pack, to: str | None = None) -> PackDocument:
+    """Return a pack as a document; with `to`, also rendered for a provider or as text."""
+    chosen = None if to is None else check_choice("to", to, tuple(_RENDERERS))
     return PackDocument(
         manifest=pack.manifest,
         brief=pack.brief,
@@ -56,6 +70,7 @@ def describe_pack(pack: Pack) -> PackDocument:
         bodies={**pack._bodies},
         max_output=pack.max_output,
         reservation=pack.reservation,
+        rendered=None if chosen is None else _RENDERERS[chosen](pack),
     )
 
 

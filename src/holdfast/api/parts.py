@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -62,6 +62,63 @@ class RunDemand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     call_key: str | None = None
     again: bool = False
+
+
+class CallerDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the server takes a caller for."""
+
+    tenant: str
+    principal: str
+    """Who acts, as the events of the log say."""
+    rights: tuple[str, ...] = ()
+    actor: str | None = None
+    """The only namespace of sessions that the caller may use; None for all."""
+    user: str | None = None
+    """The user of the key; None for a program."""
+
+
+JobName: TypeAlias = Literal[
+    "verify", "rebuild", "doctor", "export", "import", "backup", "import_transcript", "export_transcript"
+]
+JobStatus: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+class JobDemand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Long work for the server."""
+
+    what: JobName
+    full: bool = False
+    """For doctor: verify all events, however many there are."""
+    body: BlobRef | None = None
+    """For import and import_transcript: the file, from the answer to POST /blobs."""
+    session: str | None = None
+    """For transcripts."""
+    actor: str | None = None
+    thread: str | None = None
+    metadata: dict[str, Any] | None = None
+    """For import_transcript: the metadata of the new session."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Long work, and how far it is. Every replica of the server shows the same."""
+
+    id: str
+    what: JobName
+    status: JobStatus
+    by: str
+    """The principal that asked for it."""
+    created_us: int
+    done: int = 0
+    total: int = 0
+    """The unit depends on the work: events, or bytes. 0 if it is not known."""
+    ended_us: int | None = None
+    result: Any = None
+    """The report of verify or doctor, the number of streams, events or messages, or the session of a transcript."""
+    file: BlobRef | None = None
+    """What /jobs/{job}/file has: the export, the transcript, or a backup as a tar file. A collection removes it after a
+    day."""
+    error: dict[str, Any] | None = None
+    """The problem that ended it."""
 
 
 class Part(NamedTuple):
@@ -178,6 +235,14 @@ PARTS: tuple[Part, ...] = (
         query={"size": (int, "The size of the body, from its reference.")},
         answer=BYTES,
     ),
+    Part(
+        "Engine.caller",
+        "GET",
+        "/caller",
+        None,
+        "Say who the key belongs to: what a client asks first.",
+        answer=CallerDocument,
+    ),
     Part("Engine.watch", "GET", "/feed", "read", "Follow the events of the tenant.", _FEED, _AFTER, answer=EVENTS),
     Part(
         "Session.watch",
@@ -208,6 +273,44 @@ PARTS: tuple[Part, ...] = (
         _FEED,
         _AFTER,
         answer=EVENTS,
+    ),
+    Part(
+        "Jobs.start",
+        "POST",
+        "/jobs",
+        "read",
+        "Start long work: verify, rebuild, doctor, export, import, backup, or a transcript.",
+        "Answers 202 with the job and its Location. All but transcripts need the right admin, and concern all tenants. "
+        "With an Idempotency-Key, the same request again is the same job.",
+        body=JobDemand,
+        answer=Job,
+        status=202,
+    ),
+    Part(
+        "Jobs.list",
+        "GET",
+        "/jobs",
+        "read",
+        "List the last jobs that the caller may see, the newest first.",
+        answer=list[Job],
+    ),
+    Part(
+        "Jobs.get",
+        "GET",
+        "/jobs/{job}",
+        "read",
+        "Read how far a job is.",
+        "A job whose process has ended without a word is failed within a minute.",
+        answer=Job,
+    ),
+    Part("Jobs.file", "GET", "/jobs/{job}/file", "read", "Download the file that a job made.", answer=BYTES),
+    Part(
+        "Jobs.cancel",
+        "DELETE",
+        "/jobs/{job}",
+        "read",
+        "Cancel a job, at whichever replica it runs; of one that has ended, remove the file.",
+        answer=Job,
     ),
     Part(
         "openapi",

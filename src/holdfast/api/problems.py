@@ -34,6 +34,7 @@ STATUSES: dict[type[BaseException], int] = {
     errors.InvalidJson: 400,
     errors.InvalidText: 400,
     errors.TooLarge: 413,
+    errors.ImportRefused: 422,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.AuthorityExceeded: 403,

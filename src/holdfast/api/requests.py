@@ -22,8 +22,10 @@ from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, SESSION_PATH, Opera
 from holdfast.api.signatures import Parameter, is_union, read_signature
 from holdfast.api.wire import decode_argument, encode_argument, wire_type
 from holdfast.errors import InvalidArgument, InvalidJson, InvalidText, describe_value
+from holdfast.model import limits
 from holdfast.model.names import Scope
 from holdfast.model.sessions.turns import TurnFence
+from holdfast.render.pack import Pack
 
 API = "/api"
 """The path of the native API on a server."""
@@ -33,6 +35,10 @@ STREAM_TYPE = "application/octet-stream"
 STRUCT_SUFFIX = ".json"
 PAGE = "page"
 """The query parameter of lists that takes the `next` of the page before."""
+RENDER_TO = "to"
+"""The query parameter of packs: the provider that the pack is rendered for, or text."""
+JSON_DEPTH = 2 * limits.JSON_DEPTH
+"""Nested lists and objects of a request: a value of the deepest kind, and what it is in."""
 STREAMED = {"result": "value", "add": "content", "replace": "content"}
 """The methods that take a body of bytes, and the parameter that it is. The others are then in the query."""
 _SAFE = "-._~!$'()*+,:@"
@@ -40,7 +46,7 @@ _HEADER_SAFE = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 _BRACES = re.compile(r"{(\w+)}")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _TURN = re.compile(r"([0-9]{1,18});\s*lease=([0-9]{1,18})(?:;\s*frame=(\S{1,1000}))?")
-_STRING = re.compile(rb'"(?:[^"\\\\]|\\\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _VERSION = re.compile(r'"?([0-9]{1,18})"?')
 
 
@@ -132,12 +138,6 @@ def read_header(parameter: Parameter, text: str) -> object:
         reason = f'{describe_value(text)} is not a version: send it as If-Match: "12"'
         raise InvalidArgument(argument="expect", reason=reason)
     return int(found[1])
-
-
-def write_turn(turn: TurnFence) -> str:
-    """A turn as the value of TURN_HEADER."""
-    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
-    return f"{turn.number}; lease={turn.lease_us}{frame}"
 
 
 def read_turn(text: str, scope: Scope) -> TurnFence:
@@ -262,11 +262,13 @@ def decode_json(data: bytes, where: str) -> Any:
     return value
 
 
-def _count_names(value: object) -> int:
+def _count_names(value: object, depth: int = 0) -> int:
     """Count the names of all objects in a value. Its text has more colons if a name was there twice."""
+    if depth > JSON_DEPTH:
+        raise RecursionError
     if type(value) is dict:
-        return len(value) + sum(map(_count_names, value.values()))
-    return sum(map(_count_names, value)) if type(value) is list else 0
+        return len(value) + sum(_count_names(each, depth + 1) for each in value.values())
+    return sum(_count_names(each, depth + 1) for each in value) if type(value) is list else 0
 
 
 # Arguments on the side of the server
@@ -311,6 +313,7 @@ def read_arguments(
 def check_query(operation: Operation, query: Mapping[str, str], has_body: bool) -> None:
     """Refuse a name in a query that means nothing: it may be misspelled."""
     known = {"actor", "thread"} if takes_place(operation.path) else set()
+    known |= {RENDER_TO} if read_signature(operation).answer is Pack else set()
     for parameter in read_signature(operation).parameters:
         if parameter.place == "query" or (parameter.place == "body" and not has_body):
             known |= {parameter.name, parameter.name + STRUCT_SUFFIX, PAGE}

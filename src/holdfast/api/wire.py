@@ -12,7 +12,8 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 
@@ -20,8 +21,8 @@ from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_re
 from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
-from holdfast.model.content import ToolCall
-from holdfast.model.entries.entry import Entry
+from holdfast.model.content import Part, ToolCall
+from holdfast.model.entries.entry import Entry, NewEntry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
 from holdfast.model.history.plans import Classic, Faithful, Frugal, PolicyName
@@ -29,6 +30,7 @@ from holdfast.model.history.withdrawals import Withdrawal
 from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.turns import TurnFence
 from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
@@ -37,6 +39,8 @@ from holdfast.runtime.base import ContextHolder
 BYTES = "$bytes"
 VALUE = "$value"
 """Around an object that looks like bytes and is none."""
+PARTS = "$parts"
+"""Around the parts of a message, where any other value could be."""
 _REFERENCES: dict[type, str] = {
     ToolCall: "id",
     OpenCall: "id",
@@ -58,6 +62,12 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     frame: str | None = None
     turn: str | None = None
     """In an argument: the turn that it is bound to, as in the header Holdfast-Turn."""
+
+
+class PartList(NamedTuple):
+    """The parts of a message as a value: an argument that could be any other value."""
+
+    parts: tuple[Any, ...]
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -111,12 +121,13 @@ def _wire_union(members: Sequence[Any]) -> Any:
 # Arguments
 
 
-def encode_argument(name: str, value: object) -> Any:
-    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form."""
+def encode_argument(name: str, value: object, *, is_nested: bool = False) -> Any:
+    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form. Inside of a struct
+    (`is_nested`), stored things are sent whole."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
-    if kind in _REFERENCES:
+    if kind in _REFERENCES and not is_nested:
         return getattr(value, _REFERENCES[kind])
     if isinstance(value, str):
         return str.__str__(value)
@@ -132,7 +143,7 @@ def encode_argument(name: str, value: object) -> Any:
     if kind is dict:
         return _encode_object(name, value)  # type: ignore[arg-type]
     if kind in (list, tuple):
-        return [encode_argument(name, each) for each in value]  # type: ignore[attr-defined]
+        return [encode_argument(name, each, is_nested=is_nested) for each in value]  # type: ignore[attr-defined]
     raise InvalidArgument(argument=name, reason=f"{describe_value(value)} cannot be sent to a server")
 
 
@@ -143,13 +154,22 @@ def _to_document(value: object) -> object:
     if isinstance(value, Pack):
         return write_receipt(value)
     if isinstance(value, ContextHolder):
-        return Place(value.scope, value._context.frame)
+        turn = value._context.engine.turn
+        return Place(value.scope, value._context.frame, None if turn is None else write_turn(turn))
+    if isinstance(value, PartList):
+        return {PARTS: [encode_argument("content", each) for each in value.parts]}
     return None
+
+
+def write_turn(turn: TurnFence) -> str:
+    """A turn as the value of the header Holdfast-Turn."""
+    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
+    return f"{turn.number}; lease={turn.lease_us}{frame}"
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
     encoded = {str(key): encode_argument(name, each) for key, each in value.items()}
-    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE):
+    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE, PARTS):
         return {VALUE: encoded}
     return encoded
 
@@ -158,7 +178,7 @@ def _encode_struct(name: str, value: msgspec.Struct) -> Any:
     """A struct with all its fields; bytes anywhere in it keep their form."""
     config = value.__struct_config__
     fields = {
-        encoded: encode_argument(name, getattr(value, field))
+        encoded: encode_argument(name, getattr(value, field), is_nested=True)
         for field, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
     }
     if config.array_like:
@@ -181,6 +201,10 @@ def decode_argument(name: str, value: Any, annotation: Any) -> Any:
 
 
 def _rebuild(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rebuild(each) for each in value]
+    if isinstance(value, NewEntry):
+        return msgspec.structs.replace(value, body=decode_bytes(value.body))
     if isinstance(value, PackReceipt):
         return read_receipt(value)
     if isinstance(value, PolicyDocument):
@@ -210,7 +234,16 @@ def decode_bytes(value: Any) -> Any:
                 raise InvalidArgument(argument=BYTES, reason="it is not base64") from None
         if name == VALUE and isinstance(inner, dict):
             return {key: decode_bytes(each) for key, each in inner.items()}
+        if name == PARTS and isinstance(inner, list):
+            return _decode_parts(inner)
     return {key: decode_bytes(each) for key, each in value.items()}
+
+
+def _decode_parts(parts: list[Any]) -> list[Part]:
+    try:
+        return msgspec.convert(parts, list[Part])
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(argument=PARTS, reason=str(error)) from None
 
 
 # Answers

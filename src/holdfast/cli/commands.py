@@ -18,6 +18,7 @@ from holdfast.cli.frames import frames, recover, resume, suspended
 from holdfast.cli.keys import keys
 from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
+from holdfast.cli.mcp import mcp
 from holdfast.cli.memory import memory
 from holdfast.cli.packs import diff, pack, why
 from holdfast.cli.serve import serve
@@ -97,6 +98,7 @@ for command in (
     worker,
     serve,
     keys,
+    mcp,
     collect,
     completion,
 ):

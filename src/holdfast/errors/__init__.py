@@ -41,6 +41,7 @@
     │   ├── FileAbsent
     │   ├── LedgerNotFound           a ledger that the caller of a server may not use
     │   ├── KeyNotFound              no such key of a server
+    │   ├── JobNotFound              no such job of a server
     │   ├── Absent                   the answer of a server for what would be None
     │   └── BlobNotFound
     ├── Conflict: the stored state does not allow the command
@@ -223,6 +224,7 @@ from holdfast.errors.services import (
     AnswerInvalid,
     EmbedderFailed,
     ExtraMissing,
+    JobNotFound,
     KeyNotFound,
     KeyRefused,
     KeysMissing,
@@ -319,6 +321,7 @@ __all__ = [
     "InvalidText",
     "InvalidTool",
     "InvalidUrl",
+    "JobNotFound",
     "KeyConflict",
     "KeyNotFound",
     "KeyRefused",

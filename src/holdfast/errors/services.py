@@ -118,6 +118,12 @@ class LedgerNotFound(NotFound):
 # Servers of Holdfast, as their clients see them
 
 
+class JobNotFound(NotFound):
+    """There is no job {job!r} that the key may see. Check the id."""
+
+    job: str
+
+
 class Absent(NotFound):
     """{what}: there is none. Check the name. Nothing was changed."""
 

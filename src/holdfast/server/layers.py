@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
@@ -206,7 +207,7 @@ def choose_request_id(headers: Headers) -> str:
     sent = headers.getlist("x-request-id")
     if len(sent) == 1 and REQUEST_ID.fullmatch(sent[0]):
         return sent[0]
-    return uuid.uuid4().hex
+    return f"{random.getrandbits(128):032x}"  # an id, not a secret: a call of the system would cost more
 
 
 def find_route(scope: Scope) -> str:
@@ -214,8 +215,11 @@ def find_route(scope: Scope) -> str:
     template = scope.get("route_template")
     if isinstance(template, str):
         return template
-    path = getattr(scope.get("route"), "path", None)
-    return UNMATCHED if path is None else (scope.get("root_path", "") + path) or "/"
+    route = scope.get("route")
+    path = getattr(route, "path", None)
+    if path is None or isinstance(route, Mount):  # within a part that is mounted as a whole
+        return UNMATCHED
+    return (scope.get("root_path", "") + path) or "/"
 
 
 def is_stream(headers: Any) -> bool:

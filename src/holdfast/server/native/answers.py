@@ -15,13 +15,17 @@ import msgspec
 from starlette.responses import Response
 
 import holdfast
+from holdfast import codec
 from holdfast.api.operations import Operation
+from holdfast.api.packs import describe_pack
 from holdfast.api.requests import API, PAGE, quote_name, read_token, write_token
 from holdfast.api.signatures import is_union, read_signature
 from holdfast.api.wire import Place, encode_answer
 from holdfast.errors import Absent, InvalidArgument
 from holdfast.flows import effects
 from holdfast.flows.context import LedgerContext, SessionContext
+from holdfast.model.log import StoredEvent
+from holdfast.render.pack import Pack
 from holdfast.server.native.calls import Answer
 
 VERSIONED = frozenset({"Session.state", "Frame.state", "Session.messages", "Session.evidence", "Session.events"})
@@ -37,8 +41,12 @@ def is_list(operation: Operation) -> bool:
     return any(get_origin(each) in (list, tuple) for each in members)
 
 
-def build_answer(operation: Operation, value: Any, arguments: Mapping[str, object]) -> Response:
-    """The response to a request whose method returned this value."""
+def build_answer(
+    operation: Operation, value: Any, arguments: Mapping[str, object], *, to: str | None = None
+) -> Response:
+    """The response to a request whose method returned this value. `to` is the format of a pack."""
+    if isinstance(value, Pack):
+        return Answer(msgspec.json.encode(describe_pack(value, to)))
     if value is None:
         if operation.verb == "GET":
             raise Absent(what=operation.name)
@@ -48,12 +56,24 @@ def build_answer(operation: Operation, value: Any, arguments: Mapping[str, objec
         status = 201 if operation.verb == "POST" and operation.method != "resume" else 200
         return Answer(msgspec.json.encode(place), status, {"Location": locate(place)})
     if is_list(operation):
-        document: dict[str, Any] = {"items": [encode_answer(each) for each in value]}
+        document: dict[str, Any] = {
+            "items": [describe_event(each) if isinstance(each, StoredEvent) else encode_answer(each) for each in value]
+        }
         cursor = find_next(operation, value, arguments)
         if cursor is not None:
             document["next"] = cursor
         return Answer(msgspec.json.encode(document))
     return Answer(msgspec.json.encode(encode_answer(value)))
+
+
+def describe_event(event: StoredEvent) -> dict[str, Any]:
+    """A stored event as JSON, with its payload as bytes and, to read it, as JSON under `data`."""
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    try:
+        fields["data"] = None if event.payload is None else codec.decode_object(event.payload)
+    except msgspec.MsgspecError:
+        fields["data"] = None
+    return fields
 
 
 def locate(place: Place) -> str:

@@ -21,6 +21,7 @@ from holdfast.api.operations import OPERATIONS, Need, Operation
 from holdfast.api.problems import MEDIA_TYPE, build_http_problem
 from holdfast.api.requests import (
     API,
+    RENDER_TO,
     STREAMED,
     arrange_call,
     check_complete,
@@ -154,7 +155,7 @@ async def _run_method(operation: Operation, call: Call, arguments: dict[str, Any
     if inspect.isawaitable(value):
         value = await value
     value = hide_answer(call, operation, value)
-    response = build_answer(operation, value, arguments)
+    response = build_answer(operation, value, arguments, to=call.query.get(RENDER_TO))
     if version is not None:
         response.headers["ETag"] = f'"{version}"'
     return response

@@ -15,13 +15,13 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 import holdfast
-from holdfast import codec
 from holdfast.access import access as rules
 from holdfast.access.access import SYSTEM_TENANT, Access
 from holdfast.errors import InvalidArgument, NotFound, describe_value
 from holdfast.model.log import FeedEvent, StoredEvent
 from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.runtime.async_watch import AsyncWatch
+from holdfast.server.native.answers import describe_event
 from holdfast.server.native.calls import Call
 from holdfast.server.native.objects import name_ledger, open_session
 
@@ -94,7 +94,9 @@ async def _answer_feed(call: Call, watch: AsyncWatch, *, is_own: bool = False) -
 async def _send_events(watch: AsyncWatch, view: FeedView) -> AsyncIterator[bytes]:
     """Events as they are stored, and comments in between. A step that is cancelled loses no event."""
     try:
-        yield b": holdfast\n\n"
+        yield (
+            b"id: %s\n\n" % watch.cursor.encode()
+        )  # who continues after it misses nothing, also before the first event
         step: asyncio.Future[FeedEvent] | None = None
         try:
             while True:
@@ -120,17 +122,6 @@ def write_event(event: FeedEvent) -> bytes:
     """An event of a feed as lines of text."""
     data = msgspec.json.encode(describe_event(event))
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (event.cursor.encode(), event.type.encode(), data)
-
-
-def describe_event(event: FeedEvent) -> dict[str, object]:
-    """A stored event as JSON, with its payload as bytes and, to read it, as JSON."""
-    fields = msgspec.to_builtins(event)
-    try:
-        fields["data"] = None if event.payload is None else codec.decode_object(event.payload)
-    except msgspec.MsgspecError:
-        fields["data"] = None
-    document: dict[str, object] = fields
-    return document
 
 
 def hide_payload(event: E) -> E:

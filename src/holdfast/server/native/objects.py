@@ -19,6 +19,7 @@ from holdfast.api.requests import IDENTITY_HEADER, TURN_HEADER, decode_json, rea
 from holdfast.api.wire import Place
 from holdfast.core.sessions.decide import session_not_found
 from holdfast.errors import InvalidArgument, LocalOnly, describe_value
+from holdfast.flows.frames.frames import TOP, check_frame_id
 from holdfast.model.content import BlobRef
 from holdfast.model.names import LedgerId, LedgerKind, Scope, check_choice, check_name
 from holdfast.model.sessions.layers import Identity
@@ -74,7 +75,11 @@ def bind_turn(opened: C, turn: TurnFence) -> C:
 async def open_frame(call: Call) -> holdfast.AsyncFrame:
     """Open the frame that a path names."""
     session = await open_session(call)
-    return await session.frames.get(call.names["frame"])
+    name = call.names["frame"]
+    if name == TOP:
+        return await session.frames.get(name)
+    context = msgspec.structs.replace(session._context, frame=check_frame_id(name))
+    return holdfast.AsyncFrame(session._drive, context)  # what is done with it finds out whether it is there
 
 
 async def open_session_ledger(call: Call) -> holdfast.AsyncLedger:

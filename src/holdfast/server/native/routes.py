@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 
 from holdfast.api.openapi import build_document
 from holdfast.api.parts import PARTS
 from holdfast.api.requests import API
-from holdfast.server.native import feed, streams, tools, turns
+from holdfast.server.native import feed, jobs, streams, tools, turns
+from holdfast.server.native.caller import describe_caller
 from holdfast.server.native.calls import Answer, Call
 from holdfast.server.native.dispatch import Endpoint, NativeApi
 
@@ -35,13 +38,24 @@ ENDPOINTS: dict[str, Endpoint] = {
     "handle_content": streams.get_content,
     "Blobs.put": streams.put_blob,
     "Blobs.read": streams.get_blob,
+    "Engine.caller": describe_caller,
     "Engine.watch": feed.watch_tenant,
     "Session.watch": feed.watch_session,
     "Ledger.watch": feed.watch_ledger,
     "Admin.watch": feed.watch_all,
+    "Jobs.start": jobs.start_job,
+    "Jobs.list": jobs.get_jobs,
+    "Jobs.get": jobs.get_job,
+    "Jobs.file": jobs.get_file,
+    "Jobs.cancel": jobs.cancel_job,
     "openapi": get_document,
 }
 """The parts, by their names; those of a session and of a frame by the last word."""
+
+
+def resources(app: Starlette) -> AbstractAsyncContextManager[None]:
+    """What the API holds while the server runs: its jobs."""
+    return jobs.run_jobs(app)
 
 
 def build_api() -> NativeApi:

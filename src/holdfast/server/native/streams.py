@@ -7,12 +7,14 @@ damaged one never looks complete.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+import holdfast
 from holdfast import codec
 from holdfast.api.requests import STREAM_TYPE
 from holdfast.errors import BlobNotFound, InvalidArgument, describe_value
@@ -89,11 +91,16 @@ def _read_part(part: Part) -> tuple[bytes | BlobRef, str]:
 
 
 async def answer_body(
-    call: Call, body: bytes | BlobRef, media_type: str, headers: dict[str, str] | None = None
+    call: Call,
+    body: bytes | BlobRef,
+    media_type: str,
+    headers: Mapping[str, str] = MappingProxyType({"Content-Disposition": "attachment"}),
+    *,
+    engine: holdfast.AsyncEngine | None = None,
 ) -> Response:
     """Answer with a body, or with the range of it that the request asks for."""
     size = len(body) if isinstance(body, bytes) else body.size
-    sent = {**(headers or {}), "Accept-Ranges": "bytes", "Content-Disposition": "attachment"}
+    sent = {**headers, "Accept-Ranges": "bytes"}
     wanted = read_range(call.header("range"), size)
     if wanted is None:
         wanted, status = ByteRange(0, size), 200
@@ -105,7 +112,7 @@ async def answer_body(
     sent["Content-Length"] = str(wanted.stop - wanted.start)
     if isinstance(body, bytes):
         return Response(body[wanted.start : wanted.stop], status, sent, media_type)
-    chunks = call.engine.blobs.chunks(body)
+    chunks = (engine or call.engine).blobs.chunks(body)
     first = await anext(chunks, b"")  # a body that is not there is an error before the answer begins
     return StreamingResponse(cut_range(_hold_last(first, chunks), wanted), status, sent, media_type)
 

@@ -132,7 +132,7 @@ def get_list(body: Fields, name: str) -> list[Any]:
         return []
     if type(value) is not list:
         raise wrong_type(name, value, "an array")
-    return cast("list[Any]", value)
+    return value
 
 
 def wrong_type(name: str, value: object, expected: str) -> ApiError:

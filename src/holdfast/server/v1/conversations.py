@@ -85,8 +85,11 @@ async def create(request: Request) -> Response:
     items = read_items(values, "items", BATCH_ITEMS)
     name = new_conversation_id() if key is None else derive_conversation_id(key_name(request, key), "conversation")
     session = await create_session(request, name, metadata)
+    noted = None if key is None else f"{key_name(request, key)}:items"
+    if noted is not None:
+        await note_request(session, ITEMS_ENTRY, noted, body)
     if items:
-        await session.record_all(items, key=None if key is None else f"{key_name(request, key)}:items")
+        await session.record_all(items, key=noted)
     return JSONResponse(await describe_conversation(session))
 
 

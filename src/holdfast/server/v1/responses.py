@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 import holdfast
 from holdfast.access.access import open_session
-from holdfast.errors import NotFound
+from holdfast.errors import HoldfastError, NotFound
 from holdfast.model.content import Usage
 from holdfast.model.entries.entry import Entry
 from holdfast.server.context import access_of, engine_of, settings_of, whole_engine
@@ -31,12 +31,13 @@ from holdfast.server.v1.conversations import (
     open_conversation,
     page_items,
     walk_back,
+    walk_messages,
 )
 from holdfast.server.v1.errors import ApiError, invalid, not_found
-from holdfast.server.v1.ids import ResponsePlace, derive_conversation_id, new_conversation_id
-from holdfast.server.v1.items import ItemReader
+from holdfast.server.v1.ids import ResponseAddress, derive_conversation_id, new_conversation_id
+from holdfast.server.v1.items import ItemReader, split_items
 from holdfast.server.v1.output import make_id, spell_item
-from holdfast.server.v1.plans import ResponsePlan, read_plan
+from holdfast.server.v1.plans import ResponsePlan, read_conversation, read_plan
 from holdfast.server.v1.records import (
     CANCEL_ENTRY,
     END_ENTRY,
@@ -51,7 +52,10 @@ from holdfast.server.v1.runs import Run, Runs, Spending, find_window
 POLL_S = 0.1
 """How often a response that another replica works on is looked at."""
 CANCEL_WAIT_S = 5
+LEAST_WINDOW = 2_000
+"""The smallest window to which a conversation is compacted."""
 FORMAT = "text/event-stream"
+SEALED = "reasoning.encrypted_content"
 
 
 def runs_of(request: Request) -> Runs:
@@ -73,7 +77,7 @@ def spending_of(request: Request) -> Spending:
 async def create(request: Request) -> Response:
     access = access_of(request)
     access.check("model")
-    plan = read_plan(await read_body(request))
+    plan = read_plan(await resolve_references(request, await read_body(request)))
     if plan.store:
         access.check("write")
     key = get_key(request)
@@ -124,7 +128,7 @@ async def _stream(run: Run) -> Response:
     async def send() -> AsyncIterator[bytes]:
         try:
             async for event in run.follow():
-                yield spell_event(event)
+                yield b": waiting\n\n" if event is None else spell_event(event)
         finally:
             if not run.plan.background:
                 run.stop("the client went away")
@@ -146,6 +150,8 @@ class _Opening:
         self._entry_key = f"response-{secrets.token_hex(16)}" if self._key is None else f"{self._key}:response"
         """The key of the entry, and the owner of the turn: so everybody sees who works on a response."""
         self._turn = contextlib.AsyncExitStack()
+        self._created: holdfast.AsyncSession | None = None
+        """A session that was made for this request alone."""
         self._runs = runs_of(request)
 
     async def open(self) -> Run | ResponseRecord:
@@ -154,6 +160,9 @@ class _Opening:
             return await self._open()
         except BaseException:
             await self._turn.aclose()
+            if self._created is not None:
+                with contextlib.suppress(HoldfastError):
+                    await self._created.destroy("the request was refused", offload=False)
             raise
 
     async def _open(self) -> Run | ResponseRecord:
@@ -166,7 +175,7 @@ class _Opening:
             body = {"digest": plan.digest, "echo": plan.echo}
             entry = await session.entries.append(START_ENTRY, self._entry_key, body)
         ids = await self._runs.find_ids(whole_engine(request))
-        place = ResponsePlace(session.scope.actor, session.scope.session, entry.seq)
+        place = ResponseAddress(session.scope.actor, session.scope.session, entry.seq)
         record = ResponseRecord(session, entry, ids.sign(access.tenant, place))
         if not is_new and (await record.read_answer()).has_answer:
             await self._turn.aclose()
@@ -198,10 +207,17 @@ class _Opening:
                 raise invalid("'input' is missing, and the conversation is empty. Nothing was stored.", "input")
             run.input = (entry.seq, entry.seq)
             return
-        if is_new and plan.conversation is not None:
+        if is_new:
+            await check_answers(session, plan)
+        if is_new and (plan.conversation is not None or plan.previous is not None):
             await check_new_ids(ItemReader(session, engine_of(self._request).blobs), plan.values, "input")
-        messages = await session.record_all(plan.items, key=f"{entry.key}:input")
+        messages: list[holdfast.Message] = []
+        for number, batch in enumerate(split_items(plan.items)):
+            messages += await session.record_all(batch, key=f"{entry.key}:input:{number}")
         run.input = (messages[0].seq - 1, messages[-1].seq)
+        stored = [] if is_new else await session.messages(before=messages[-1].seq + 1, limit=1)
+        if stored and stored[0].withdrawn:  # an earlier attempt has failed, and took it back
+            await session.restore(stored[0].withdrawn)
 
     async def _open_session(self) -> holdfast.AsyncSession:
         """The session of the request, with its turn."""
@@ -211,7 +227,9 @@ class _Opening:
         if plan.conversation is not None:
             return await self._take_turn(await open_conversation(request, plan.conversation))
         name = new_conversation_id() if self._key is None else derive_conversation_id(self._key, "response")
-        return await self._take_turn(await create_session(request, name))
+        session = await create_session(request, name)
+        self._created = session if self._key is None else None
+        return await self._take_turn(session)
 
     async def _take_turn(self, session: holdfast.AsyncSession) -> holdfast.AsyncSession:
         settings = settings_of(self._request)
@@ -262,6 +280,16 @@ class _Opening:
         return found[0]
 
 
+async def check_answers(session: holdfast.AsyncSession, plan: ResponsePlan) -> None:
+    """Refuse a request that leaves calls of the model without their outputs, as providers do."""
+    given = {value.get("call_id", value.get("id")) for value in plan.values}
+    for call in await session.open_calls():
+        if call.provider_id not in given and call.id not in given:
+            name = call.provider_id or call.id
+            reason = f"No tool output found for function call {name}. Pass it in 'input', or delete the item."
+            raise invalid(f"{reason} Nothing was stored.", "input", "calls_open")
+
+
 def _digest_of(entry: Entry) -> object:
     return entry.body.get("digest") if isinstance(entry.body, dict) else None
 
@@ -290,11 +318,11 @@ async def fork_after(
     try:
         fork = await session.fork(at=at, as_=name)
     except holdfast.errors.SessionExists:  # an earlier attempt with the same key
-        return await open_session(engine_of(request), access_of(request), name, actor=session.scope.actor)
+        fork = await open_session(engine_of(request), access_of(request), name, actor=session.scope.actor)
     if last.tool_calls:
         (items,) = await ItemReader(session, engine_of(request).blobs).show([last])
         reply = {"object": "response", "status": "completed", "model": state.model or "unknown", "output": items}
-        await fork.record(reply, pack=False)
+        await fork.record(reply, pack=False, key=f"{name}:reply")
     return fork
 
 
@@ -316,8 +344,13 @@ async def _open_unstored(request: Request, plan: ResponsePlan) -> Run:
     turn = contextlib.AsyncExitStack()
     if plan.previous is None and plan.conversation is None:
         turn.push_async_callback(session.destroy, "not stored", offload=False)
-    if plan.items:
-        await session.record_all(plan.items)
+    try:
+        await check_answers(session, plan)
+        for batch in split_items(plan.items) if plan.items else ():
+            await session.record_all(batch)
+    except BaseException:
+        await turn.aclose()
+        raise
     return Run(
         plan,
         session,
@@ -331,6 +364,54 @@ async def _open_unstored(request: Request, plan: ResponsePlan) -> Run:
         settings=settings_of(request),
         turn=turn,
     )
+
+
+# References
+
+
+async def resolve_references(request: Request, body: Fields) -> Fields:
+    """The request with the items that it refers to. One that is in the conversation already is left out."""
+    values = body.get("input")
+    if type(values) is not list or not any(map(_is_reference, values)):
+        return body
+    access_of(request).check("read")
+    session: holdfast.AsyncSession | None = None
+    conversation, previous = read_conversation(body), get_text(body, "previous_response_id")
+    if conversation is not None:
+        session = await open_conversation(request, conversation)
+    elif previous is not None:
+        session = (await open_response(request, previous, "previous_response_id")).session
+    resolved: list[object] = []
+    for number, value in enumerate(values):
+        if not _is_reference(value):
+            resolved.append(value)
+        elif session is None or not await _has_item(request, session, value["id"]):
+            resolved.append(await _find_output(request, value["id"], f"input[{number}]"))
+    return {**body, "input": resolved}
+
+
+def _is_reference(value: object) -> bool:
+    if type(value) is not dict or type(value.get("id")) is not str:
+        return False
+    return value.get("type") == "item_reference" or (value.get("type") is None and "role" not in value)
+
+
+async def _has_item(request: Request, session: holdfast.AsyncSession, name: str) -> bool:
+    return await ItemReader(session, engine_of(request).blobs).find(name) is not None
+
+
+async def _find_output(request: Request, name: str, param: str) -> Fields:
+    """An item of the output of any response of the caller."""
+    ids = await runs_of(request).find_ids(whole_engine(request))
+    response = ids.read_item(access_of(request).tenant, name)
+    if response is None:
+        raise not_found("Item", name, param)
+    record = await open_response(request, response, param)
+    output = await record.read_output(engine_of(request).blobs, await record.read_state(), [SEALED])
+    item = next((each for each in output if each.get("id") == name), None)
+    if item is None:
+        raise not_found("Item", name, param)
+    return item
 
 
 # Stored responses
@@ -358,7 +439,8 @@ async def answer_stored(request: Request, record: ResponseRecord, *, streams: bo
     state = await record.read_state()
     if streams and not state.is_over:
         state = await _wait_until_over(record)
-    output = await record.read_output(engine_of(request).blobs, state)
+    include = [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
+    output = await record.read_output(engine_of(request).blobs, state, include)
     response = await record.describe(state, output)
     if not streams:
         return JSONResponse(response)
@@ -407,9 +489,10 @@ async def delete(request: Request) -> Response:
     newest = [message async for message in _newest(record.session)]
     is_last = not newest or not state.replies or newest[0].seq <= state.replies[-1]
     if record.body["echo"].get("conversation") is None and is_last:
-        seqs = [*range(state.input[0] + 1, state.input[1] + 1), *state.replies]
-        stored = {m.seq for m in await record.session.messages(limit=1_000) if not m.erased}
-        if gone := [seq for seq in seqs if seq in stored]:
+        first, last = state.input
+        kept = (first, max((last, *state.replies)))
+        gone = [message.seq async for message in walk_messages(record.session, *kept)]
+        if gone:
             await record.session.erase(gone, "deleted by the client")
     ends = await record.session.entries.list(kind=END_ENTRY, parent=record.entry.key, bodies=False)
     await record.session.entries.delete([record.entry.key, *(end.key for end in ends)])
@@ -459,14 +542,13 @@ async def compact(request: Request) -> Response:
     model = get_text(body, "model")
     if not model:
         raise invalid("'model' is missing. Nothing was stored.", "model")
-    session = await _open_scratch(request, body)
-    await session.context.compact(window=max(2_000, settings_of(request).budget), model=model)
-    shown = await session.context.render("openai-responses", ids=True)
+    async with _open_scratch(request, read_plan({**body, "store": False})) as session:
+        await session.context.compact(window=max(LEAST_WINDOW, settings_of(request).budget), model=model)
+        shown = await session.context.render("openai-responses", ids=True)
+        tokens = (await session.state()).tokens
     output = [_complete_item(item) for item in shown["input"]]
-    tokens = sum([message.tokens for message in await session.messages(limit=1_000)])
-    usage = show_usage(Usage(tokens, 0))
     about = {"id": make_id("resp"), "object": "response.compaction", "created_at": int(time.time())}
-    return JSONResponse({**about, "output": output, "usage": usage})
+    return JSONResponse({**about, "output": output, "usage": show_usage(Usage(tokens))})
 
 
 def _complete_item(item: Fields) -> Fields:
@@ -478,21 +560,23 @@ def _complete_item(item: Fields) -> Fields:
     return {"type": "message", "status": "completed", **item, "content": parts}
 
 
-async def _open_scratch(request: Request, body: Fields) -> holdfast.AsyncSession:
+@contextlib.asynccontextmanager
+async def _open_scratch(request: Request, plan: ResponsePlan) -> AsyncIterator[holdfast.AsyncSession]:
     """A session in memory with the conversation of a request: nothing of it is stored."""
-    plan = read_plan({**body, "store": False})
-    if plan.previous is not None:
-        record = await open_response(request, plan.previous, "previous_response_id")
-        state = await record.read_state()
-        session = await record.session.fork(at=state.replies[-1] if state.replies else None, ephemeral=True)
-    elif plan.conversation is not None:
-        session = await (await open_conversation(request, plan.conversation)).fork(ephemeral=True)
-    else:
-        memory = await runs_of(request).find_memory()
-        session = await memory.create_session(new_conversation_id())
-    if plan.items:
-        await session.record_all(plan.items)
-    return session
+    async with contextlib.AsyncExitStack() as stack:
+        if plan.previous is not None:
+            record = await open_response(request, plan.previous, "previous_response_id")
+            state = await record.read_state()
+            session = await record.session.fork(at=state.replies[-1] if state.replies else None, ephemeral=True)
+        elif plan.conversation is not None:
+            session = await (await open_conversation(request, plan.conversation)).fork(ephemeral=True)
+        else:
+            memory = await runs_of(request).find_memory()
+            session = await memory.create_session(new_conversation_id())
+            stack.push_async_callback(session.destroy, "not stored", offload=False)
+        for batch in split_items(plan.items) if plan.items else ():
+            await session.record_all(batch)
+        yield session
 
 
 async def count_input(request: Request) -> Response:
@@ -501,7 +585,7 @@ async def count_input(request: Request) -> Response:
     body = await read_body(request)
     body.setdefault("model", "unknown")
     plan = read_plan({**body, "store": False})
-    session = await _open_scratch(request, body)
     budget = settings_of(request).budget if plan.truncation == "auto" else find_window(plan.question.model, None)
-    pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False)
+    async with _open_scratch(request, plan) as session:
+        pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False)
     return JSONResponse({"object": "response.input_tokens", "input_tokens": pack.tokens.used})

@@ -73,9 +73,10 @@ class ResponsesDialect:
     def read_reply(self, reply: Fields, output: OutputBuilder) -> ReplyEnd:
         if reply.get("status") == "failed":
             raise upstream_error(502, describe_failure(reply))
-        for item in reply.get("output") or ():
-            if isinstance(item, dict):
-                output.add_item(item)
+        if not isinstance(reply.get("output"), list):
+            raise upstream_error(502, "its answer has no output")
+        for item in reply["output"]:
+            output.add_item(item)
         end = _read_end(reply)
         output.end_round("completed" if end.stop == "completed" else "incomplete")
         return end

@@ -1,0 +1,1 @@
+"""Tests of the native API, over real sockets."""
