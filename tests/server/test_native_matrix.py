@@ -1,9 +1,10 @@
-"""Every operation of the native API, from the side of those who may not use what it is about."""
+"""Every operation of the native API, and the conversations of /v1, from the side of those who may not use them."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,20 @@ def creates_session(request: ApiRequest) -> bool:
     return request.method in ("post", "put") and re.fullmatch(r"/api/sessions(/[^/]+)?", request.path) is not None
 
 
+@contextlib.contextmanager
+def both_servers(
+    folder: Path, fill_for_owner: Callable[[holdfast.AsyncEngine], Awaitable[None]] | None
+) -> Iterator[tuple[Side, Side]]:
+    with contextlib.ExitStack() as stack:
+        sides = []
+        for name, filled in (("full", fill_for_owner), ("empty", None)):
+            store = str(folder / f"{name}.db")
+            callers = prepare_store(store, filled)
+            url = stack.enter_context(running(build_app(ServerSettings(store=store, background=False))))
+            sides.append(Side(url, store, callers))
+        yield sides[0], sides[1]
+
+
 def test_no_operation_tells_anybody_what_is_not_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "REFUSAL_PAUSE_S", 0.0)
     monkeypatch.setattr(access_matrix, "VOLATILE", (*access_matrix.VOLATILE, (CURSORS, "<cursor>")))
@@ -42,14 +57,7 @@ def test_no_operation_tells_anybody_what_is_not_theirs(tmp_path: Path, monkeypat
     async def fill_for_owner(engine: holdfast.AsyncEngine) -> None:
         samples.update(await fill(engine))
 
-    with contextlib.ExitStack() as stack:
-        sides = []
-        for name, filled in (("full", fill_for_owner), ("empty", None)):
-            store = str(tmp_path / f"{name}.db")
-            callers = prepare_store(store, filled)
-            url = stack.enter_context(running(build_app(ServerSettings(store=store, background=False))))
-            sides.append(Side(url, store, callers))
-        full, empty = sides
+    with both_servers(tmp_path, fill_for_owner) as (full, empty):
         document = httpx2.get(f"{full.url}/api/openapi.json", headers=full.keys["owner"]).json()
         assert len(document["paths"]) > 100
         document["paths"] = {path: item for path, item in document["paths"].items() if path not in PUBLIC}
@@ -58,3 +66,52 @@ def test_no_operation_tells_anybody_what_is_not_theirs(tmp_path: Path, monkeypat
         statuses = ask_as_owner(document, full, samples)
         missing = {request: status for request, status in statuses.items() if status != 200}
         assert len(missing) <= MOST_MISSING, missing
+
+
+V1_PATHS = {
+    "/conversations": ("post",),
+    "/conversations/{conversation}": ("get", "post", "delete"),
+    "/conversations/{conversation}/items": ("get", "post"),
+    "/conversations/{conversation}/items/{item}": ("get", "delete"),
+    "/responses": ("post",),
+    "/responses/{response}": ("get", "delete"),
+    "/responses/{response}/input_items": ("get",),
+    "/responses/{response}/cancel": ("post",),
+    "/models": ("get",),
+}
+
+
+def build_v1_document(samples: dict[str, Any]) -> dict[str, Any]:
+    fields = {name: {"type": "object"} for name in samples}
+    schema = {"type": "object", "required": ["items", "metadata", "input", "model"], "properties": fields}
+    body = {"content": {"application/json": {"schema": schema}}}
+
+    def describe(path: str, method: str) -> dict[str, Any]:
+        named = [{"name": name, "in": "path", "required": True} for name in re.findall(r"{(\w+)}", path)]
+        return {"parameters": named, **({"requestBody": body} if method == "post" else {})}
+
+    paths = {path: {method: describe(path, method) for method in methods} for path, methods in V1_PATHS.items()}
+    return {"servers": [{"url": "/v1"}], "paths": paths}
+
+
+def test_no_conversation_of_v1_is_anybody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "REFUSAL_PAUSE_S", 0.0)
+    with both_servers(tmp_path, None) as (full, empty):
+        items = [{"type": "message", "role": "user", "content": f"To {access_matrix.MARKER}, please."}]
+        owner = httpx2.Client(base_url=f"{full.url}/v1", headers=full.keys["owner"])
+        with owner:
+            made = owner.post("/conversations", json={"items": items}).json()
+            listed = owner.get(f"/conversations/{made['id']}/items").json()["data"]
+            assert access_matrix.MARKER in str(listed)
+            samples = {
+                "conversation": made["id"],
+                "item": listed[0]["id"],
+                "response": "resp_" + "0" * 48,
+                "items": [{"type": "message", "role": "user", "content": "hello"}],
+                "metadata": {"a": "b"},
+                "input": "hello",
+                "model": "m1",
+            }
+            document = build_v1_document(samples)
+            assert find_faults(document, full, empty, samples, is_thorough=True) == []
+            assert owner.get(f"/conversations/{made['id']}/items").json()["data"] == listed, "nobody changed it"
