@@ -20,7 +20,7 @@ import holdfast
 from holdfast.server import metrics, probes
 from holdfast.server.authentication import Authentication, open_access
 from holdfast.server.background import run_background, run_measurement
-from holdfast.server.layers import Errors, Limits, Observation, answer_http_exception
+from holdfast.server.layers import Errors, Limits, RequestRecorder, answer_http_exception
 from holdfast.server.security import Security
 from holdfast.server.settings import ServerSettings, load_settings
 from holdfast.server.signals import watch_signals
@@ -72,7 +72,7 @@ def build_layers(settings: ServerSettings) -> list[Middleware]:
     """What every request goes through, the outermost first."""
     streams = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/x-ndjson")
     return [
-        Middleware(Observation),
+        Middleware(RequestRecorder),
         Middleware(Security, settings=settings),
         Middleware(GZipMiddleware, minimum_size=GZIP_BYTES, compresslevel=GZIP_LEVEL, exclude_content_types=streams),
         Middleware(Errors),
