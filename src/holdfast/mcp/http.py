@@ -39,7 +39,9 @@ from holdfast.mcp.server import AgentServer
 
 PATH = "/mcp"
 BODY_BYTES = 4 << 20
-"""The largest request."""
+"""The largest request, unless the server says otherwise."""
+RETRY_MS = 100
+"""When a client of an earlier version goes on with a stream that was closed."""
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -71,11 +73,12 @@ class McpEndpoint:
         security: TransportSecuritySettings | None = None,
         configure: Callable[[AgentServer], None] | None = None,
         event_store: EventStore | None = None,
+        body_bytes: int = BODY_BYTES,
         **task_options: float,
     ) -> None:
         self._get_engine, self._get_access = get_engine, get_access
         self._sessions, self._security, self._event_store = sessions, security, event_store
-        self._configure, self._task_options = configure, task_options
+        self._configure, self._task_options, self._body_bytes = configure, task_options, body_bytes
         self._manager: StreamableHTTPSessionManager | None = None
 
     def routes(self) -> list[BaseRoute]:
@@ -89,7 +92,7 @@ class McpEndpoint:
         if self._configure is not None:
             self._configure(agent)
         await agent.load(self._get_engine())
-        self._manager = _build_manager(agent.mcp, self._sessions, self._security, self._event_store)
+        self._manager = self._build_manager(agent.mcp)
         try:
             async with agent.tasks.running(), self._manager.run():
                 yield
@@ -107,15 +110,12 @@ class McpEndpoint:
         assert ctx.request is not None, "a request over HTTP has one"
         return Caller.of(self._get_engine(), self._get_access(ctx.request))
 
-
-def _build_manager(
-    server: MCPServer[Any], sessions: bool, security: TransportSecuritySettings | None, event_store: EventStore | None
-) -> StreamableHTTPSessionManager:
-    return StreamableHTTPSessionManager(
-        server._lowlevel_server,
-        event_store=event_store,
-        stateless=not sessions,
-        security_settings=security,
-        max_request_body_size=BODY_BYTES,
-        retry_interval=100 if event_store is not None else None,
-    )
+    def _build_manager(self, server: MCPServer[Any]) -> StreamableHTTPSessionManager:
+        return StreamableHTTPSessionManager(
+            server._lowlevel_server,
+            event_store=self._event_store,
+            stateless=not self._sessions,
+            security_settings=self._security,
+            max_request_body_size=self._body_bytes,
+            retry_interval=None if self._event_store is None else RETRY_MS,
+        )

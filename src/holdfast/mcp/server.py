@@ -52,9 +52,10 @@ class StoreCodec:
     def __init__(self) -> None:
         self._codec: AESGCMRequestStateCodec | None = None
 
-    async def load(self, engine: holdfast.AsyncEngine) -> None:
-        """Read the key of the store, or make it."""
-        self._codec = AESGCMRequestStateCodec([await _load_secret(engine)])
+    async def load(self, engine: holdfast.AsyncEngine | None) -> None:
+        """Read the key of the store, or make it. Without an engine, the key is of this process."""
+        secret = secrets.token_bytes(_SECRET_BYTES) if engine is None else await _load_secret(engine)
+        self._codec = AESGCMRequestStateCodec([secret])
 
     def seal(self, payload: bytes) -> str:
         assert self._codec is not None, "load() comes first"
@@ -124,8 +125,9 @@ class AgentServer:
         AgentResources(source, self._codec).add_to(self.mcp)
         Subscriptions(source, self.tasks).add_to(self.mcp, has_connections=has_connections)
 
-    async def load(self, engine: holdfast.AsyncEngine) -> None:
-        """Read what the store keeps for all servers. Call it once, before the first request."""
+    async def load(self, engine: holdfast.AsyncEngine | None) -> None:
+        """Read the key that the store keeps for all servers. Call it once, before the first request. A server of one client
+        passes None: what the client keeps ends with the connection."""
         await self._codec.load(engine)
 
     def add_task_tool(self, tool: Tool | Callable[..., Any], **options: bool) -> None:

@@ -14,7 +14,7 @@ async def serve_stdio(engine: holdfast.AsyncEngine, access: Access, session: str
     """Serve until the client closes the connection."""
     caller = Caller.of(engine, access, session)
     agent = AgentServer(lambda _ctx: caller, has_connections=True)
-    await agent.load(engine)
+    await agent.load(None)
     lowlevel = agent.mcp._lowlevel_server
     async with agent.tasks.running(), stdio_server() as (reader, writer):
         await lowlevel.run(reader, writer, lowlevel.create_initialization_options())

@@ -29,13 +29,13 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     EmptyResult,
-    Notification,
     SubscribeRequestParams,
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
     UnsubscribeRequestParams,
 )
+from pydantic import BaseModel
 
 from holdfast.errors import InvalidInput, NotFound
 from holdfast.mcp.caller import CallerSource
@@ -51,6 +51,13 @@ _BUFFERED = 1_024
 """What waits for a client; one that reads no more is dropped."""
 _PREFIX = f"{SCHEME}://sessions/"
 _STATE = "holdfast.watches"
+
+
+class PlainNotification(BaseModel):
+    """A notification with fields that the SDK does not know."""
+
+    method: str
+    params: dict[str, Any]
 
 
 class Subscriptions:
@@ -112,17 +119,46 @@ class Subscriptions:
         unsubscribe = self._bus.subscribe(deliver)
         try:
             known = [each for each in tasks if await self._tasks.describe(ctx, each) is not None]
-            await _send(ctx, _acknowledge(wanted, known, meta))
-            watches = [self._watch_session(ctx, uri, deliver) for uri in uris if uri.startswith(_PREFIX)]
-            watches += [self._watch_task(ctx, each, meta, put) for each in known]
+            sessions = [(uri, asyncio.Event()) for uri in uris if uri.startswith(_PREFIX)]
+            watches = [self._watch_session(ctx, uri, deliver, has_begun) for uri, has_begun in sessions]
             async with _running(watches):
-                while not is_full.is_set():
-                    await _send(ctx, await queue.get())
+                for _, has_begun in sessions:
+                    await has_begun.wait()
+                await _send(ctx, _acknowledge(wanted, known, meta))
+                watching = [self._watch_task(ctx, each, meta, put) for each in known]
+                await self._forward(ctx, queue, is_full, watching)
         finally:
             unsubscribe()
 
+    async def _forward(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        queue: asyncio.Queue[Any],
+        is_full: asyncio.Event,
+        watches: list[Coroutine[Any, Any, None]],
+    ) -> None:
+        async with _running(watches):
+            while not is_full.is_set():
+                await _send(ctx, await queue.get())
+
     async def _watch_session(
-        self, ctx: ServerRequestContext[Any, Any], uri: str, deliver: Callable[[ServerEvent], None]
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        uri: str,
+        deliver: Callable[[ServerEvent], None],
+        has_begun: asyncio.Event,
+    ) -> None:
+        try:
+            await self._follow_session(ctx, uri, deliver, has_begun)
+        finally:
+            has_begun.set()
+
+    async def _follow_session(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        uri: str,
+        deliver: Callable[[ServerEvent], None],
+        has_begun: asyncio.Event,
     ) -> None:
         caller = self._source(ctx)
         name = unquote(uri.removeprefix(_PREFIX).partition("/")[0])
@@ -131,6 +167,7 @@ class Subscriptions:
         except (NotFound, InvalidInput):
             return
         async with caller.engine.watch(name, actor=caller.actor, after=None) as events:
+            has_begun.set()
             async for _ in events:
                 deliver(ResourceUpdated(uri=uri))
 
@@ -147,7 +184,7 @@ class Subscriptions:
                 state = {name: shown.get(name) for name in ("status", "inputRequests")}
                 if state != last:
                     last = state
-                    put(Notification(method="notifications/tasks", params={**shown, "_meta": meta}))
+                    put(PlainNotification(method="notifications/tasks", params={**shown, "_meta": meta}))
 
     # Earlier versions
 
@@ -157,7 +194,9 @@ class Subscriptions:
         if uri.startswith(_PREFIX) and uri not in watches:
             if len(watches) >= MAX_WATCHES:
                 raise MCPError(INVALID_PARAMS, f"One connection may have at most {MAX_WATCHES} subscriptions.")
-            watches[uri] = asyncio.ensure_future(self._notify(ctx, uri))
+            has_begun = asyncio.Event()
+            watches[uri] = asyncio.ensure_future(self._notify(ctx, uri, has_begun))
+            await has_begun.wait()
         return EmptyResult()
 
     async def _unsubscribe(self, ctx: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams) -> EmptyResult:
@@ -166,14 +205,14 @@ class Subscriptions:
             watch.cancel()
         return EmptyResult()
 
-    async def _notify(self, ctx: ServerRequestContext[Any, Any], uri: str) -> None:
+    async def _notify(self, ctx: ServerRequestContext[Any, Any], uri: str, has_begun: asyncio.Event) -> None:
         queue: asyncio.Queue[ServerEvent] = asyncio.Queue(1)
 
         def deliver(event: ServerEvent) -> None:
             if queue.empty():  # one that is not sent yet tells of this change, too
                 queue.put_nowait(event)
 
-        async with _running([self._watch_session(ctx, uri, deliver)]):
+        async with _running([self._watch_session(ctx, uri, deliver, has_begun)]):
             while True:
                 await queue.get()
                 await ctx.session.send_resource_updated(uri)
@@ -203,7 +242,7 @@ def _acknowledge(wanted: SubscriptionFilter, tasks: list[str], meta: dict[str, A
     if tasks:
         accepted["taskIds"] = tasks
     params = {"notifications": accepted, "_meta": meta}
-    return Notification(method="notifications/subscriptions/acknowledged", params=params)
+    return PlainNotification(method="notifications/subscriptions/acknowledged", params=params)
 
 
 async def _send(ctx: ServerRequestContext[Any, Any], notification: Any) -> None:

@@ -39,6 +39,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.request_state import authenticated_principal
 from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from mcp_types import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -67,6 +68,8 @@ DEFAULT_POLL_S = 1.0
 """How often a client should ask."""
 MAX_ATTEMPTS = 3
 """How often a tool with `restart=True` is started."""
+_HANDOVER_S = 5.0
+"""How long a process waits for another one to put a task down before it goes on with it."""
 _SWEEP_S = 60.0
 _SWEEP_TASKS = 100
 _SUMMARY_CHARS = 200
@@ -238,7 +241,7 @@ class Tasks(Extension):
             if self._runs.get(task_id) is done:
                 del self._runs[task_id]
             if not done.cancelled() and (error := done.exception()) is not None:
-                _logger.error("A task of MCP was given up: %s", error, exc_info=error)
+                _logger.warning("The work on a task of MCP ended without an outcome: %s", error, exc_info=error)
 
         task.add_done_callback(forget)
 
@@ -261,6 +264,9 @@ class Tasks(Extension):
             if created.done():
                 raise
             created.set_exception(error)
+        except asyncio.CancelledError:
+            created.cancel()
+            raise
 
     async def _go_on(self, task_id: str, owner: TaskOwner, ctx: ServerRequestContext[Any, Any]) -> None:
         """Go on with a task whose answers are complete, or which was abandoned and may start again. If another process is
@@ -269,17 +275,26 @@ class Tasks(Extension):
         if session is None:
             return
         try:
-            async with session.turn(lease_s=self._lease_s, wait_s=0) as bound:
+            async with session.turn(lease_s=self._lease_s, wait_s=_HANDOVER_S) as bound:
                 task = await self._require(owner, task_id, bound)
-                if task.call.tool not in self._tools:
-                    return  # a process that has the tool goes on with it
+                if not await self._may_go_on(task):
+                    return
                 if task.record.status == "suspended":
                     await owner.engine.resume(await task.frame.reissue())
                     task = await self._require(owner, task_id, bound)
-                if task.record.is_live:
-                    await self._work(task, ctx)
+                await self._work(task, ctx)
         except TurnBusy:
             return
+
+    async def _may_go_on(self, task: StoredTask) -> bool:
+        """Whether the tool may run: all is answered, or it was abandoned and takes effect once. The caller has the turn."""
+        task_tool = self._tools.get(task.call.tool)
+        if task_tool is None:
+            return False  # a process that has the tool goes on with it
+        if task.record.status == "suspended":
+            rounds = await task.rounds()
+            return not rounds[-1].outstanding
+        return task.record.is_live and task_tool.restart and await task.count_attempts() < MAX_ATTEMPTS
 
     # Work
 
@@ -393,7 +408,8 @@ class Tasks(Extension):
 
     async def _find(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> StoredTask:
         require_client_extension(ctx, EXTENSION_ID)
-        _check_name_header(ctx, task_id)
+        if ctx.method.startswith("tasks/"):
+            _check_name_header(ctx, task_id)
         task = await task_frames.load_task(self._owner_of(ctx), task_id)
         if task is None:
             raise MCPError(INVALID_PARAMS, "There is no such task.", {"taskId": task_id})
@@ -429,8 +445,7 @@ class Tasks(Extension):
                 rounds = await task.rounds()
                 if outstanding := rounds[-1].outstanding:
                     return shown | {"status": "input_required", "inputRequests": outstanding}
-                if not task.has_worker and task.id not in self._runs:
-                    self._start(task.id, self._go_on(task.id, self._owner_of(ctx), ctx))
+                self._start(task.id, self._go_on(task.id, self._owner_of(ctx), ctx))
                 return shown
         return shown if task.has_worker else await self._settle(task, ctx, shown)
 
@@ -440,8 +455,7 @@ class Tasks(Extension):
         """A task that nobody works on: start it again if it may, else it has failed."""
         if task.id in self._runs:
             return shown
-        task_tool = self._tools.get(task.call.tool)
-        if task_tool is not None and task_tool.restart and await task.count_attempts() < MAX_ATTEMPTS:
+        if await self._may_go_on(task):
             self._start(task.id, self._go_on(task.id, self._owner_of(ctx), ctx))
             return shown
         await _fail(task, _outcome_unknown(task.call.tool, "has stopped"))
@@ -497,11 +511,10 @@ def _check_answers(answers: dict[str, Any]) -> None:
 
 
 def _check_name_header(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:
-    """Over HTTP, the header Mcp-Name must name the same task. A client of an SDK that does not set it is served."""
+    """Over HTTP, the header Mcp-Name must name the same task, so that what routes requests can rely on it."""
     headers = getattr(ctx.request, "headers", None)
-    named = headers.get("mcp-name") if isinstance(headers, Mapping) else None
-    if named is not None and named != task_id:
-        raise MCPError(HEADER_MISMATCH, "The header Mcp-Name names another task than the request.")
+    if isinstance(headers, Mapping) and decode_header_value(headers.get(MCP_NAME_HEADER)) != task_id:
+        raise MCPError(HEADER_MISMATCH, "The header Mcp-Name is missing, or names another task than the request.")
 
 
 def _format_time(time_us: int) -> str:

@@ -1,0 +1,304 @@
+"""Tasks on frames: what `tasks/get`, `tasks/update` and `tasks/cancel` answer, in one process and in several."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, TextContent
+
+import holdfast
+from holdfast.mcp.task_client import TasksClient
+from holdfast.mcp.task_frames import TASKS_ACTOR
+from holdfast.mcp.tasks import Tasks
+from mcp import Client
+from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, connected, serving, wait_until
+from tests.postgres import empty_url
+
+ACCEPTED = {"action": "accept", "content": {"ok": True}}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with serving(tmp_path / "agent.db", lease_s=LEASE_S, poll_s=0.05) as address:
+        yield address
+
+
+def test_a_task_is_worked_on_and_completes_with_the_result_of_the_tool(url: str) -> None:
+    wire = Wire(url)
+    task = wire.call("wait", seconds=0.2)
+    assert task["resultType"] == "task"
+    assert task["status"] == "working"
+    assert task["ttlMs"] == 3_600_000
+    done = wire.wait_for(task, "completed", "failed")
+    assert done["resultType"] == "complete"
+    assert done["result"]["content"] == [{"type": "text", "text": "waited 0.2 s"}]
+    assert done["createdAt"] == task["createdAt"]
+
+
+def test_a_client_without_the_extension_gets_the_result_itself(url: str) -> None:
+    plain = Wire(url, extensions=())
+    assert plain.call("wait", seconds=0)["content"][0]["text"] == "waited 0.0 s"
+    assert plain.error("tasks/get", taskId="any")["code"] == -32021
+
+
+def test_an_error_of_the_protocol_fails_the_task_and_one_of_the_tool_completes_it(url: str) -> None:
+    wire = Wire(url)
+    failed = wire.wait_for(wire.call("break_off"), "failed", "completed")
+    assert (failed["status"], failed["error"]["message"]) == ("failed", "broken")
+    completed = wire.wait_for(wire.call("wait", seconds="soon"), "failed", "completed")
+    assert completed["status"] == "completed"
+    assert completed["result"]["isError"] is True
+
+
+def test_a_task_that_asks_waits_as_a_suspended_frame_and_each_request_has_a_key_of_its_own(
+    url: str, tmp_path: Path
+) -> None:
+    wire = Wire(url)
+    task = wire.call("approve")
+    first = wire.wait_for(task, "input_required")
+    (key,) = first["inputRequests"]
+    assert first["inputRequests"][key]["method"] == "elicitation/create"
+    with holdfast.open(tmp_path / "agent.db") as engine:
+        (suspended,) = engine.suspended(actor=TASKS_ACTOR)
+        assert suspended.scope.session == task["taskId"]
+    assert wire.result("tasks/update", taskId=task["taskId"], inputResponses={"unknown": {"a": 1}})["resultType"]
+    assert wire.get(task)["status"] == "input_required"
+    wire.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED})
+    wait_until(lambda: key not in wire.get(task).get("inputRequests", {key}))
+    second = wire.wait_for(task, "input_required")
+    (other,) = second["inputRequests"]
+    assert other != key
+    wire.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED, other: ACCEPTED})
+    assert wire.wait_for(task, "completed")["result"]["content"][0]["text"] == "second: {'ok': True}"
+
+
+def test_an_answer_of_another_kind_is_refused_and_the_task_still_waits(url: str) -> None:
+    wire = Wire(url)
+    task = wire.call("approve")
+    (key,) = wire.wait_for(task, "input_required")["inputRequests"]
+    assert wire.error("tasks/update", taskId=task["taskId"], inputResponses={key: {"what": 1}})["code"] == -32602
+    assert wire.get(task)["status"] == "input_required"
+
+
+def test_a_cancelled_task_stays_cancelled(url: str) -> None:
+    wire = Wire(url)
+    task = wire.call("wait", seconds=60)
+    acknowledged = wire.result("tasks/cancel", taskId=task["taskId"])
+    assert set(acknowledged) == {"resultType", "_meta"}
+    assert wire.get(task)["status"] == "cancelled"
+    assert wire.result("tasks/cancel", taskId=task["taskId"])["resultType"] == "complete"
+    assert wire.get(task)["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("key", ["bob", "ada-elsewhere", "ada-apart", "program"])
+def test_a_task_of_another_caller_does_not_exist(url: str, key: str) -> None:
+    task = Wire(url).call("wait", seconds=0)
+    other = Wire(url, key)
+    for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+        error = other.error(method, taskId=task["taskId"])
+        unknown = other.error(method, taskId="x" * 32)
+        assert (error["code"], error["message"]) == (-32602, unknown["message"])
+    assert Wire(url).wait_for(task, "completed", "cancelled")["status"] == "completed"
+
+
+@pytest.mark.parametrize("task_id", ["", "no\x00name", "ü" * 200, "../x", "mcp"])
+def test_an_id_that_is_none_is_not_found(url: str, task_id: str) -> None:
+    answer = Wire(url).send("tasks/get", {"taskId": task_id}, **{"Mcp-Name": "=?base64?eA==?="})
+    assert answer["error"]["code"] in (-32602, -32020)
+
+
+def test_the_header_of_another_task_is_refused(url: str) -> None:
+    task = Wire(url).call("wait", seconds=0)
+    for named in ("another", ""):
+        answer = Wire(url).send("tasks/get", {"taskId": task["taskId"]}, **{"Mcp-Name": named})
+        assert answer["error"]["code"] == -32020
+
+
+def test_a_caller_who_may_only_read_sees_a_task_and_cannot_end_it(url: str) -> None:
+    task = Wire(url).call("wait", seconds=60)
+    reader = Wire(url, "ada-reads")
+    assert reader.get(task)["status"] == "working"
+    assert "right 'write'" in reader.error("tasks/cancel", taskId=task["taskId"])["message"]
+    Wire(url).result("tasks/cancel", taskId=task["taskId"])
+
+
+def test_after_its_time_a_task_is_gone_and_its_content_too(tmp_path: Path) -> None:
+    with serving(tmp_path / "agent.db", ttl_s=0.5, poll_s=0.05, lease_s=LEASE_S) as url:
+        wire = Wire(url)
+        task = wire.call("wait", seconds=0)
+        assert task["ttlMs"] == 500
+        running = wire.call("wait", seconds=60)
+        wait_until(lambda: "error" in wire.send("tasks/get", {"taskId": task["taskId"]}))
+        wait_until(lambda: "error" in wire.send("tasks/get", {"taskId": running["taskId"]}))
+        assert wire.error("tasks/get", taskId=task["taskId"])["code"] == -32602
+    with holdfast.open(tmp_path / "agent.db") as engine:
+        assert engine.sessions(actor=TASKS_ACTOR) == ()
+        (row,) = [
+            each for each in engine.sessions(actor=TASKS_ACTOR, status="destroyed") if each.session == task["taskId"]
+        ]
+        assert row.residue == 0
+
+
+def test_a_question_to_a_person_is_a_task_for_a_client_that_knows_tasks(url: str) -> None:
+    wire = Wire(url)
+    task = wire.call("ask", question="Ship it?", choices=["yes", "no"])
+    asked = wire.wait_for(task, "input_required")
+    (key,) = asked["inputRequests"]
+    assert asked["inputRequests"][key]["params"]["message"] == "Ship it?"
+    answer = {"action": "accept", "content": {"answer": "yes"}}
+    wire.result("tasks/update", taskId=task["taskId"], inputResponses={key: answer})
+    done = wire.wait_for(task, "completed")
+    assert done["result"]["structuredContent"]["answer"] == "yes"
+
+
+# Several processes
+
+
+def test_a_killed_process_leaves_a_task_that_another_one_reports_as_failed_with_an_unknown_outcome(
+    tmp_path: Path,
+) -> None:
+    store = str(tmp_path / "agent.db")
+    with Replica(store) as first, Replica(store) as second:
+        task = Wire(first.url).call("wait", seconds=60)
+        other = Wire(second.url)
+        assert other.get(task)["status"] == "working"
+        first.kill()
+        failed = other.wait_for(task, "failed")
+        assert failed["error"]["data"] == {"reason": "outcome_unknown"}
+        assert "unknown" in failed["statusMessage"]
+        assert other.get(task) == failed
+
+
+def test_a_task_that_may_start_again_is_finished_by_another_process(tmp_path: Path) -> None:
+    store, lines = str(tmp_path / "agent.db"), tmp_path / "lines"
+    with Replica(store) as first, Replica(store) as second:
+        task = Wire(first.url).call("append_line", path=str(lines), seconds=60)
+        wait_until(lines.exists)
+        first.kill()
+        done = Wire(second.url).wait_for(task, "completed", "failed")
+        assert done["result"]["content"][0]["text"] == "2 lines"
+
+
+def test_a_task_that_waits_for_an_answer_outlives_the_process_that_asked(tmp_path: Path) -> None:
+    store = str(tmp_path / "agent.db")
+    with Replica(store) as first, Replica(store) as second:
+        task = Wire(first.url).call("approve")
+        Wire(first.url).wait_for(task, "input_required")
+        first.kill()
+        other = Wire(second.url)
+        for _ in range(2):
+            (key,) = other.wait_for(task, "input_required")["inputRequests"]
+            other.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED})
+            wait_until(lambda key=key: key not in other.get(task).get("inputRequests", {}))  # type: ignore[misc]
+        assert other.wait_for(task, "completed")["status"] == "completed"
+
+
+def test_a_task_is_cancelled_from_another_process(tmp_path: Path) -> None:
+    store = str(tmp_path / "agent.db")
+    lines = tmp_path / "lines"
+    with Replica(store) as first, Replica(store) as second:
+        task = Wire(first.url).call("append_line", path=str(lines), seconds=60)
+        Wire(second.url).result("tasks/cancel", taskId=task["taskId"])
+        assert Wire(first.url).get(task)["status"] == "cancelled"
+
+
+def test_a_stopped_server_ends_its_tasks_at_once(tmp_path: Path) -> None:
+    store = str(tmp_path / "agent.db")
+    with Replica(store) as first, Replica(store) as second:
+        task = Wire(first.url).call("wait", seconds=60)
+        first.process.terminate()
+        first.process.wait(30)
+        assert Wire(second.url).get(task)["error"]["data"] == {"reason": "outcome_unknown"}
+
+
+# Notifications
+
+
+def test_a_subscriber_hears_how_a_task_goes(url: str) -> None:
+    heard: list[dict[str, Any]] = []
+    task = Wire(url).call("wait", seconds=0.5)
+    _collect(url, task["taskId"], heard)
+    methods = [each["method"] for each in heard]
+    assert methods[0] == "notifications/subscriptions/acknowledged"
+    assert heard[0]["params"]["notifications"]["taskIds"] == [task["taskId"]]
+    statuses = [each["params"]["status"] for each in heard if each["method"] == "notifications/tasks"]
+    assert statuses[-1] == "completed"
+    assert Wire(url, extensions=()).error("subscriptions/listen", notifications={"taskIds": ["x"]})["code"] == -32021
+
+
+def _collect(url: str, task_id: str, heard: list[dict[str, Any]]) -> None:
+    """Read the stream of a subscription until the task has ended."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}},
+    }
+    params = {"notifications": {"taskIds": [task_id, "x" * 32]}, "_meta": meta}
+    body = {"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params}
+    headers = {
+        "Authorization": "Bearer ada",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "subscriptions/listen",
+    }
+    with httpx2.stream("POST", url, json=body, headers=headers, timeout=30) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: "):
+                heard.append(json.loads(line.removeprefix("data: ")))
+                if heard[-1].get("params", {}).get("status") == "completed":
+                    return
+
+
+# Other servers
+
+
+def test_a_server_of_ones_own_has_durable_tasks(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with await holdfast.open_async(tmp_path / "jobs.db") as engine:
+            tasks = Tasks(engine, poll_s=0.02)
+
+            @tasks.tool(title="Report")
+            async def report(year: int) -> str:
+                return f"report of {year}"
+
+            server: MCPServer[Any] = MCPServer("reports", extensions=[tasks])
+            async with tasks.running(), Client(server, mode="2026-07-28", extensions=[TasksClient()]) as client:
+                result = await client.call_tool("report", {"year": 2026})
+                assert result.structured_content == {"result": "report of 2026"}
+                assert [each.session for each in await engine.sessions(actor=TASKS_ACTOR)] != []
+
+    asyncio.run(work())
+
+
+def test_the_client_of_a_task_shows_its_questions_and_waits_for_its_result(url: str) -> None:
+    async def answer(_context: Any, _params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"ok": True})
+
+    async def work() -> None:
+        extensions = [TasksClient(elicit=answer)]
+        async with connected(url, "ada", extensions=extensions, elicitation_callback=answer) as client:
+            result = await client.call_tool("approve", {})
+            assert result.content == [TextContent(type="text", text="second: {'ok': True}")]
+            with pytest.raises(MCPError, match="broken"):
+                await client.call_tool("break_off", {})
+
+    asyncio.run(work())
+
+
+def test_tasks_are_on_postgresql_too() -> None:
+    with empty_url() as store, Replica(store) as first, Replica(store) as second:
+        asked, working = Wire(first.url).call("approve"), Wire(first.url).call("wait", seconds=60)
+        Wire(first.url).wait_for(asked, "input_required")
+        first.kill()
+        other = Wire(second.url)
+        (key,) = other.get(asked)["inputRequests"]
+        other.result("tasks/update", taskId=asked["taskId"], inputResponses={key: ACCEPTED})
+        wait_until(lambda: key not in other.get(asked).get("inputRequests", {key}))
+        assert other.wait_for(working, "failed")["error"]["data"] == {"reason": "outcome_unknown"}
