@@ -66,7 +66,7 @@ def measure_store(bench: Bench, kind: str, store: str) -> Table:
             noted[name] = Turns()
             turns[name] = lambda: measure(noted[name])
 
-        requests = bench.pick(25, 8)
+        requests = bench.pick(15, 8)
         for operation, work in library_works(engine, runner, requests).items():
             add(f"{operation} library", lambda own, work=work: measure_tasks(work(), runner, own))  # type: ignore[misc]
         for workers in (1, 2):
@@ -78,7 +78,7 @@ def measure_store(bench: Bench, kind: str, store: str) -> Table:
                     f"{operation} {workers}",
                     lambda own, make=make, address=address: measure_requests(address, make(), own),  # type: ignore[misc]
                 )
-        samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(4, 2))
+        samples = bench.in_turns(bench.pick(5, 3), turns, slices=bench.pick(3, 2))
     return build_table(kind, samples, noted)
 
 
