@@ -19,7 +19,7 @@ from tests.postgres_server import SOCKET_FOLDER, PostgresServer
 
 import holdfast
 from benchmarks import sample_messages
-from benchmarks.harness import FSYNC, Bench, Sample, Samples, Turn, environment, limit_met, rate, rate_ratio
+from benchmarks.harness import Bench, Sample, Samples, Turn, environment, rate, rate_ratio
 from benchmarks.report import Line, Table, per_second
 from benchmarks.server_clients import (
     CONNECTIONS,
@@ -66,7 +66,7 @@ def measure_store(bench: Bench, kind: str, store: str) -> Table:
             noted[name] = Turns()
             turns[name] = lambda: measure(noted[name])
 
-        requests = bench.pick(25, 8)
+        requests = bench.pick(15, 8)
         for operation, work in library_works(engine, runner, requests).items():
             add(f"{operation} library", lambda own, work=work: measure_tasks(work(), runner, own))  # type: ignore[misc]
         for workers in (1, 2):
@@ -78,7 +78,7 @@ def measure_store(bench: Bench, kind: str, store: str) -> Table:
                     f"{operation} {workers}",
                     lambda own, make=make, address=address: measure_requests(address, make(), own),  # type: ignore[misc]
                 )
-        samples = bench.in_turns(bench.pick(7, 3), turns, slices=bench.pick(4, 2))
+        samples = bench.in_turns(bench.pick(5, 3), turns, slices=bench.pick(3, 2))
     return build_table(kind, samples, noted)
 
 
@@ -94,7 +94,6 @@ def build_table(kind: str, samples: Samples, noted: dict[str, Turns]) -> Table:
                     ours=show(samples, noted, name),
                     theirs=show(samples, noted, library),
                     ratio=rate_ratio(samples[name], samples[library]),
-                    limit=limit_met(samples[name], samples[FSYNC]),
                 )
             )
             lines.append(
@@ -107,7 +106,7 @@ def build_table(kind: str, samples: Samples, noted: dict[str, Turns]) -> Table:
             )
     text = len(sample_messages.text(0))
     notes = [
-        f"{CONNECTIONS} clients with a conversation each; p99 in brackets. The client takes a core of its own.",
+        f"{CONNECTIONS} clients with a conversation each; p99 in brackets. The client shares the cores with the server.",
         f"append: a message of {text} characters. items: the same through /v1/conversations.",
         f"pack: {BUDGET:,} tokens of a conversation of {FILLED} messages.",
         "library: the async engine in the process of the client, with as many tasks as there are clients.",
@@ -228,7 +227,6 @@ def measure_peer(bench: Bench) -> Table:
         ours=show(samples, noted, "ours"),
         theirs=show(samples, noted, "devui"),
         ratio=rate_ratio(samples["ours"], samples["devui"]),
-        limit=limit_met(samples["ours"], samples[FSYNC]),
     )
     notes = ["DevUI keeps conversations in memory, and they are gone with its process; ours are durable when answered."]
     return Table(

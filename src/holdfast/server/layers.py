@@ -43,7 +43,7 @@ UNMATCHED = "unmatched"
 """The route of a request that no route matches."""
 
 
-class Observation:
+class RequestRecorder:
     """Gives each request an id, counts it, and writes its line of the log."""
 
     def __init__(self, app: ASGIApp) -> None:
