@@ -21,7 +21,7 @@ from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
 from holdfast.model.content import ToolCall
-from holdfast.model.entries.entry import Entry
+from holdfast.model.entries.entry import Entry, NewEntry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
 from holdfast.model.history.plans import Classic, Faithful, Frugal, PolicyName
@@ -181,6 +181,12 @@ def decode_argument(name: str, value: Any, annotation: Any) -> Any:
 
 
 def _rebuild(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rebuild(each) for each in value]
+    if isinstance(value, dict):
+        return decode_bytes(value)
+    if isinstance(value, NewEntry):
+        return msgspec.structs.replace(value, body=decode_bytes(value.body))
     if isinstance(value, PackReceipt):
         return read_receipt(value)
     if isinstance(value, PolicyDocument):
