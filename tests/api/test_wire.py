@@ -201,6 +201,12 @@ def test_a_pack_renders_the_same_bytes_elsewhere() -> None:
             assert describe_pack(pack, to).rendered
 
 
+def test_a_message_inside_of_another_value_is_sent_with_all_that_it_has() -> None:
+    call = holdfast.ToolCall("c1_0", "find_order", {"id": 7})
+    assert encode_argument("call", call) == "c1_0"
+    assert encode_argument("tool_calls", [call])[0]["name"] == "find_order"
+
+
 def test_what_stands_for_a_session_has_its_scope() -> None:
     with holdfast.open("memory:") as engine:
         session = engine.create_session("s")

@@ -114,10 +114,14 @@ def _wire_union(members: Sequence[Any]) -> Any:
 def encode_argument(name: str, value: object) -> Any:
     """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form."""
     kind = type(value)
+    return getattr(value, _REFERENCES[kind]) if kind in _REFERENCES else _encode_value(name, value)
+
+
+def _encode_value(name: str, value: object) -> Any:
+    """A value, or one inside of another, with all that it has."""
+    kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
-    if kind in _REFERENCES:
-        return getattr(value, _REFERENCES[kind])
     if isinstance(value, str):
         return str.__str__(value)
     document = _to_document(value)
@@ -132,7 +136,7 @@ def encode_argument(name: str, value: object) -> Any:
     if kind is dict:
         return _encode_object(name, value)  # type: ignore[arg-type]
     if kind in (list, tuple):
-        return [encode_argument(name, each) for each in value]  # type: ignore[attr-defined]
+        return [_encode_value(name, each) for each in value]  # type: ignore[attr-defined]
     raise InvalidArgument(argument=name, reason=f"{describe_value(value)} cannot be sent to a server")
 
 
@@ -148,7 +152,7 @@ def _to_document(value: object) -> object:
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
-    encoded = {str(key): encode_argument(name, each) for key, each in value.items()}
+    encoded = {str(key): _encode_value(name, each) for key, each in value.items()}
     if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE):
         return {VALUE: encoded}
     return encoded
@@ -158,7 +162,7 @@ def _encode_struct(name: str, value: msgspec.Struct) -> Any:
     """A struct with all its fields; bytes anywhere in it keep their form."""
     config = value.__struct_config__
     fields = {
-        encoded: encode_argument(name, getattr(value, field))
+        encoded: _encode_value(name, getattr(value, field))
         for field, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
     }
     if config.array_like:
