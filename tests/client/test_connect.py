@@ -161,7 +161,6 @@ def test_an_engine_works_in_several_event_loops(url: str) -> None:
         gc.collect()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_opens_its_own_connections(url: str) -> None:
     with holdfast.connect(url, key=TOKEN) as engine:

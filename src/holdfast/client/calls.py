@@ -25,7 +25,14 @@ from holdfast.api.signatures import IDEMPOTENCY_HEADER, read_signature
 from holdfast.api.wire import Place, decode_answer, encode_argument, write_turn
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, is_absent
 from holdfast.conversion import to_json
-from holdfast.errors import HoldfastError, InvalidArgument, InvalidInput, ScopeMismatch, TokenInvalid, describe_value
+from holdfast.errors import (
+    HoldfastError,
+    InvalidArgument,
+    InvalidInput,
+    ScopeMismatch,
+    TokenInvalid,
+    describe_value,
+)
 from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.model.frames.frames import FrameRecord, FrameState, SuspensionToken
 from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_options

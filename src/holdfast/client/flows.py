@@ -55,6 +55,7 @@ from holdfast.flows.sessions import tools, turns
 from holdfast.flows.sessions.ingest import build_call_draft, check_call_id
 from holdfast.model import limits
 from holdfast.model.content import Body, Data, File, Image, Opaque, Text, ToolCall
+from holdfast.model.facts.fact import Fact
 from holdfast.model.frames.events import FramePopped
 from holdfast.model.frames.frames import Ending, FrameRecord, FrameState, StartedCall
 from holdfast.model.names import check_flag
@@ -150,15 +151,41 @@ def _convert(method: RemoteMethod, context: RemoteContext, arguments: dict[str, 
         raise
 
 
+def set_fact(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    sent = {**arguments, "value": _convert(method, context, arguments, "value", "the value of a fact")}
+    if _has_facts(arguments.get("provenance")):
+        probe_arguments(method, context, arguments)  # a fact of another ledger has the same ids
+        sent["provenance"] = _name_facts(arguments["provenance"])
+    return (yield from call_method(method, context, sent))
+
+
 def set_all(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
     facts: Any = arguments.get("facts")
     if type(facts) in (list, tuple) and all(type(each) is dict for each in facts):
-        arguments = {**arguments, "facts": [_plain_fact(each) for each in facts]}
+        if any(_has_facts(value) for each in facts for value in each.values()):
+            probe_arguments(method, context, arguments)
+        try:
+            arguments = {**arguments, "facts": [_plain_fact(each) for each in facts]}
+        except InvalidInput:
+            probe_arguments(method, context, arguments)
+            raise
     return (yield from call_method(method, context, arguments))
 
 
 def _plain_fact(fact: dict[str, Any]) -> dict[str, Any]:
-    return {**fact, "value": to_json("the value of a fact", fact["value"])} if "value" in fact else fact
+    named = {name: value if name == "value" else _name_facts(value) for name, value in fact.items()}
+    return {**named, "value": to_json("the value of a fact", fact["value"])} if "value" in fact else named
+
+
+def _has_facts(value: object) -> bool:
+    return isinstance(value, Fact) or (type(value) in (list, tuple) and any(map(_has_facts, value)))  # type: ignore[call-overload]
+
+
+def _name_facts(value: Any) -> Any:
+    """Facts as their ids, which are those of one ledger."""
+    if isinstance(value, Fact):
+        return value.id
+    return [_name_facts(each) for each in value] if type(value) in (list, tuple) else value
 
 
 def append_entry(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
