@@ -22,6 +22,7 @@ from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, SESSION_PATH, Opera
 from holdfast.api.signatures import Parameter, is_union, read_signature
 from holdfast.api.wire import decode_argument, encode_argument, wire_type
 from holdfast.errors import InvalidArgument, InvalidJson, InvalidText, describe_value
+from holdfast.model import limits
 from holdfast.model.names import Scope
 from holdfast.model.sessions.turns import TurnFence
 from holdfast.render.pack import Pack
@@ -36,6 +37,8 @@ PAGE = "page"
 """The query parameter of lists that takes the `next` of the page before."""
 RENDER_TO = "to"
 """The query parameter of packs: the provider that the pack is rendered for, or text."""
+JSON_DEPTH = 2 * limits.JSON_DEPTH
+"""Nested lists and objects of a request: a value of the deepest kind, and what it is in."""
 STREAMED = {"result": "value", "add": "content", "replace": "content"}
 """The methods that take a body of bytes, and the parameter that it is. The others are then in the query."""
 _SAFE = "-._~!$'()*+,:@"
@@ -259,11 +262,13 @@ def decode_json(data: bytes, where: str) -> Any:
     return value
 
 
-def _count_names(value: object) -> int:
+def _count_names(value: object, depth: int = 0) -> int:
     """Count the names of all objects in a value. Its text has more colons if a name was there twice."""
+    if depth > JSON_DEPTH:
+        raise RecursionError
     if type(value) is dict:
-        return len(value) + sum(map(_count_names, value.values()))
-    return sum(map(_count_names, value)) if type(value) is list else 0
+        return len(value) + sum(_count_names(each, depth + 1) for each in value.values())
+    return sum(_count_names(each, depth + 1) for each in value) if type(value) is list else 0
 
 
 # Arguments on the side of the server

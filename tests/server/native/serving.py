@@ -93,7 +93,9 @@ class FailureLog(logging.Handler):
         self.found: list[Any] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.found.append(getattr(record, "fields", record.getMessage()))
+        fields = getattr(record, "fields", {})
+        if fields.get("error", {}).get("type") != "LocalOnly":
+            self.found.append(fields or record.getMessage())
 
 
 @contextmanager
@@ -106,9 +108,11 @@ def serving(folder: Path, **settings: Any) -> Iterator[ApiClient]:
     try:
         with running(build_app(ServerSettings(**options))) as url:
             api = ApiClient(url)
-            yield api
-            api.close()
-        assert failures.found == []
+            try:
+                yield api
+            finally:
+                api.close()
+        assert not failures.found, failures.found
     finally:
         logger.removeHandler(failures)
 

@@ -13,7 +13,7 @@ import holdfast
 from holdfast.access import access as rules
 from holdfast.api.operations import Operation
 from holdfast.core.sessions.decide import session_not_found
-from holdfast.errors import AccessRefused, InvalidArgument, SessionExists, SessionNotFound
+from holdfast.errors import AccessRefused, InvalidArgument, SessionExists, SessionNotFound, describe_value
 from holdfast.model.names import Scope, check_flag
 from holdfast.runtime.memory import MemoryFacet
 from holdfast.server.native.calls import Call
@@ -28,12 +28,14 @@ async def list_sessions(call: Call, arguments: Arguments) -> Any:
 
 
 async def create_session(call: Call, arguments: Arguments) -> holdfast.AsyncSession:
+    check_ledgers(arguments)
     return await rules.create_session(call.engine, call.access, arguments.pop("session"), **arguments)
 
 
 async def open_session(call: Call, arguments: Arguments) -> holdfast.AsyncSession:
     """Open a session, or create it with `create`. The options apply only if it is created now."""
     name, create = arguments.pop("session"), check_flag("create", arguments.pop("create", False))
+    check_ledgers(arguments)
     place = {each: arguments.get(each) for each in ("actor", "thread")}
     try:
         return await rules.open_session(call.engine, call.access, name, **place)
@@ -44,6 +46,13 @@ async def open_session(call: Call, arguments: Arguments) -> holdfast.AsyncSessio
         return await rules.create_session(call.engine, call.access, name, **arguments)
     except SessionExists:  # another request was first
         return await rules.open_session(call.engine, call.access, name, **place)
+
+
+def check_ledgers(arguments: Arguments) -> None:
+    """Refuse ledgers that are no list: the access looks at each of them."""
+    ledgers = arguments.get("ledgers", [])
+    if not isinstance(ledgers, list):
+        raise InvalidArgument(argument="ledgers", reason=f"{describe_value(ledgers)} is not a list of ledgers")
 
 
 async def list_ledgers(call: Call, arguments: Arguments) -> Any:
