@@ -134,9 +134,9 @@ def _check_address(url: object, key: object, timeout_s: object, retries: object,
 def _check_key(key: object) -> str:
     if key is None or key == "":
         return ""
-    if type(key) is not str or not key.isascii() or not key.isprintable() or " " in key:
+    if not isinstance(key, str) or not key.isascii() or not key.isprintable() or " " in key:
         raise KeyRefused(reason="it is not a key of a server: those have letters, digits and signs, without spaces")
-    return key
+    return str.__str__(key)
 
 
 def _check_url(url: object, *, allow_plain: bool) -> str:

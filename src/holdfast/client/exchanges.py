@@ -8,7 +8,7 @@ number of tries and the pauses between them are bounded.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -35,8 +35,8 @@ FIRST_FAILURE = 300
 class Upload(NamedTuple):
     """A body that is streamed."""
 
-    open: Callable[[], Iterator[bytes]]
-    """Yields the chunks of the body."""
+    open: Callable[[], Iterator[bytes] | AsyncIterator[bytes]]
+    """Yields the chunks of the body; awaited in an event loop alone."""
     is_repeatable: bool
     """Whether the body can be sent a second time."""
 
