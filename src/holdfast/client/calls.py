@@ -30,6 +30,7 @@ from holdfast.errors import (
     InvalidArgument,
     InvalidInput,
     ScopeMismatch,
+    ServerFailed,
     TokenInvalid,
     describe_value,
 )
@@ -48,6 +49,13 @@ class RemoteLedgerContext(LedgerContext, frozen=True):
     """A ledger, as an identity that the program names sees it."""
 
     identity: Identity | None = None
+
+
+class RemoteEngineContext(EngineContext, frozen=True):
+    """Who acts through a server. Its ports are never asked."""
+
+    actor: str | None = None
+    """The namespace of sessions of the key; None if it has all of the tenant."""
 
 
 class AnswerPage(msgspec.Struct):
@@ -322,9 +330,13 @@ def read_answer(method: RemoteMethod, context: RemoteContext, response: RemoteRe
     annotation = read_signature(method.choose(context)).answer
     if annotation is None or is_absent(response):
         return None
-    is_list = get_origin(annotation) in (list, tuple)
-    body = bytes(msgspec.json.decode(response.body, type=AnswerPage).items) if is_list else response.body
-    answer = decode_answer(body, annotation)
+    try:
+        is_list = get_origin(annotation) in (list, tuple)
+        body = bytes(msgspec.json.decode(response.body, type=AnswerPage).items) if is_list else response.body
+        answer = decode_answer(body, annotation)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        reason = f"its answer cannot be read: {error}. It may be of another version of Holdfast"
+        raise ServerFailed(server="of Holdfast", reason=reason) from error
     if isinstance(answer, Place):
         engine = context if isinstance(context, EngineContext) else context.engine
         return SessionContext(engine, answer.scope, answer.frame)

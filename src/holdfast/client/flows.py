@@ -19,12 +19,12 @@ from holdfast.api.parts import ToolText, TurnOffer
 from holdfast.api.wire import PartList, encode_argument
 from holdfast.client.calls import (
     RemoteContext,
+    RemoteEngineContext,
     RemoteMethod,
     build_upload,
     call_method,
     context_headers,
     list_methods,
-    make_key,
     place_of,
     prefix_of,
     probe_arguments,
@@ -58,14 +58,16 @@ from holdfast.model.content import Body, Data, File, Image, Opaque, Text, ToolCa
 from holdfast.model.facts.fact import Fact
 from holdfast.model.frames.events import FramePopped
 from holdfast.model.frames.frames import Ending, FrameRecord, FrameState, StartedCall
-from holdfast.model.names import check_flag
+from holdfast.model.names import DEFAULT_ACTOR, Scope, check_flag
 from holdfast.model.packs.pack import Brief, check_brief
 from holdfast.model.sessions.messages import Message
 from holdfast.model.sessions.turns import TurnFence
+from holdfast.model.situation.situations import UPDATE_SITUATION
 from holdfast.model.state import OpenCall, SessionState
 from holdfast.providers import require_message
 from holdfast.providers.fields import dump
 from holdfast.runtime.bodies import read_chunks
+from holdfast.runtime.engine import add_user
 from holdfast.runtime.sessions import Frame, FramesFacet, Session
 
 _BYTE_TYPES = (bytes, bytearray, memoryview)
@@ -79,13 +81,7 @@ def conversation_method(context: SessionContext, name: str) -> RemoteMethod:
 
 
 def post(
-    context: RemoteContext,
-    path: str,
-    body: Mapping[str, Any],
-    *,
-    verb: str = "POST",
-    key: bool = False,
-    wait_s: float = 0,
+    context: RemoteContext, path: str, body: Mapping[str, Any], *, verb: str = "POST", is_safe: bool = False
 ) -> RemoteFlow[RemoteResponse]:
     """Send a request that is no operation of the table, below the path of a session or frame."""
     place = place_of(context)
@@ -93,9 +89,9 @@ def post(
     for name, value in place.items():
         base = base.replace("{" + name + "}", requests.quote_name(value or ""))
     query = tuple((name, value) for name in ("actor", "thread") if (value := place.get(name)) is not None)
-    headers = context_headers(context) | ({"Idempotency-Key": make_key()} if key else {})
+    headers = context_headers(context)
     content = None if verb == "DELETE" else msgspec.json.encode(encode_argument("body", dict(body)))
-    request = RemoteRequest(verb, base + path, query, tuple(headers.items()), content, is_safe=key, wait_s=wait_s)
+    request = RemoteRequest(verb, base + path, query, tuple(headers.items()), content, is_safe=is_safe)
     return (yield from ask(request))
 
 
@@ -413,6 +409,20 @@ def destroy(method: RemoteMethod, context: SessionContext, arguments: dict[str, 
         return
 
 
+def open_session(method: RemoteMethod, context: RemoteEngineContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    """Open a session. Without `create`, that is a read: a key that may only read can do it."""
+    if check_flag("create", arguments.get("create", False)):
+        return (yield from call_method(method, context, arguments))
+    place = {name: arguments[name] for name in ("session", "actor", "thread") if name in arguments}
+    options: Any = {name: value for name, value in arguments.items() if name not in (*place, "create", "user")}
+    add_user(context, arguments.get("user"), options)
+    actor = place.get("actor", context.actor or DEFAULT_ACTOR)
+    scope = Scope.check(context.tenant, actor, place["session"], place.get("thread"))
+    opened = SessionContext(context, scope)
+    yield from call_method(list_methods(Session)["state"], opened, {})
+    return opened
+
+
 def resume(method: RemoteMethod, context: EngineContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
     if not isinstance(arguments["token"], str):
         probe_arguments(method, context, arguments)
@@ -461,7 +471,8 @@ def _answer_call(context: SessionContext, started: StartedCall) -> RemoteFlow[An
 
 def ask_tool(context: SessionContext, tool: str, arguments: Mapping[str, Any]) -> RemoteFlow[str]:
     """What a tool of the engine says to the model."""
-    response = yield from post(context, f"/tools/{tool}", {name: _plain(value) for name, value in arguments.items()})
+    sent = {name: _plain(value) for name, value in arguments.items()}
+    response = yield from post(context, f"/tools/{tool}", sent, is_safe=tool != UPDATE_SITUATION.name)
     return msgspec.json.decode(response.body, type=ToolText).text
 
 
@@ -565,11 +576,13 @@ class RemoteTurns:
         """Keep the turn for its time from now."""
         turn = context.engine.turn
         assert turn is not None, "the context of a turn has one"
-        yield from post(context, f"/turns/{turn.number}", {"lease_s": turn.lease_us / 1_000_000}, verb="PUT")
+        yield from post(
+            context, f"/turns/{turn.number}", {"lease_s": turn.lease_us / 1_000_000}, verb="PUT", is_safe=True
+        )
 
     @staticmethod
     def end(context: SessionContext) -> RemoteFlow[None]:
         """Give the turn back."""
         turn = context.engine.turn
         assert turn is not None, "the context of a turn has one"
-        yield from post(context, f"/turns/{turn.number}", {}, verb="DELETE")
+        yield from post(context, f"/turns/{turn.number}", {}, verb="DELETE", is_safe=True)

@@ -31,6 +31,7 @@ SPECIALS: Mapping[str, Special] = {
     "observe": flows.observe,
     "destroy": flows.destroy,
     "resume": flows.resume,
+    "Engine.session": flows.open_session,
     "fork": flows.fork,
     "result": flows.send_value("value"),
     "frame": flows.convert_value("inputs", "the inputs"),

@@ -82,7 +82,7 @@ class _Pool:
         headers = dict(request.headers)
         if request.body is not None:
             headers["Content-Type"] = request.media_type
-        read_s = silence_s or self.address.timeout_s + request.wait_s
+        read_s = silence_s or self.address.timeout_s
         return {
             "method": request.verb,
             "url": f"{self.address.url}{API}{_keep_dots(request.path)}",

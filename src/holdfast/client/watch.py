@@ -100,7 +100,7 @@ class FeedProgress:
     @property
     def request(self) -> RemoteRequest:
         query = (*self._feed.query, ("after", self.cursor), *((("timeout_s", "0"),) if self.is_finite else ()))
-        return RemoteRequest("GET", self._feed.path, query, is_safe=True)
+        return RemoteRequest("GET", self._feed.path, query, (("Accept-Encoding", "identity"),), is_safe=True)
 
     def note_answer(self) -> None:
         self._failed_at = None
