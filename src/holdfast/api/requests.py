@@ -45,9 +45,9 @@ _SAFE = "-._~!$'()*+,:@"
 _HEADER_SAFE = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 _BRACES = re.compile(r"{(\w+)}")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
-_TURN = re.compile(r"([0-9]{1,18});\s*lease=([0-9]{1,18})(?:;\s*frame=(\S{1,1000}))?")
+_TURN = re.compile(r"([0-9]{1,19});\s*lease=([0-9]{1,19})(?:;\s*frame=(\S{1,1000}))?")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_VERSION = re.compile(r'"?([0-9]{1,18})"?')
+_VERSION = re.compile(r'"?([0-9]{1,19})"?')
 
 
 class Request(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, Upload, ask
-from holdfast.client.flows import upload_of
+from holdfast.client.values import upload_of
 from holdfast.errors import StorageCorrupt
 from holdfast.flows.sessions import ingest
 from holdfast.model.content import BlobRef
