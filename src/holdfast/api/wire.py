@@ -21,11 +21,7 @@ from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_re
 from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
-<<<<<<< HEAD
 from holdfast.model.content import Part, ToolCall
-=======
-from holdfast.model.content import ToolCall
->>>>>>> bd179a46ee57acfcb85049a6d75e97efd470b5d7
 from holdfast.model.entries.entry import Entry, NewEntry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
@@ -207,11 +203,8 @@ def decode_argument(name: str, value: Any, annotation: Any) -> Any:
 def _rebuild(value: Any) -> Any:
     if isinstance(value, list):
         return [_rebuild(each) for each in value]
-<<<<<<< HEAD
-=======
     if isinstance(value, dict):
         return decode_bytes(value)
->>>>>>> bd179a46ee57acfcb85049a6d75e97efd470b5d7
     if isinstance(value, NewEntry):
         return msgspec.structs.replace(value, body=decode_bytes(value.body))
     if isinstance(value, PackReceipt):
