@@ -19,7 +19,6 @@ from holdfast.api.requests import (
     read_arguments,
     read_turn,
     unquote_name,
-    write_turn,
 )
 from holdfast.api.signatures import Parameter, read_signature
 from holdfast.api.wire import (
@@ -31,6 +30,7 @@ from holdfast.api.wire import (
     encode_answer,
     encode_argument,
     wire_type,
+    write_turn,
 )
 from holdfast.errors import InvalidJson
 from holdfast.flows.frames.frames import FrameReference
