@@ -19,6 +19,7 @@ from holdfast.model.tools.tool import READ_HANDLE, RECALL_MEMORY, Tool
 
 if TYPE_CHECKING:
     from holdfast import types
+    from holdfast.client.connect import connect, connect_async
     from holdfast.render.pack import Pack
     from holdfast.runtime.async_engine import AsyncEngine
     from holdfast.runtime.async_ledgers import AsyncLedger
@@ -68,6 +69,8 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Usage",
+    "connect",
+    "connect_async",
     "copy",
     "errors",
     "open",
@@ -88,6 +91,8 @@ _LAZY = {
     "PackOptions": "runtime.options",
     "Session": "runtime.sessions",
     "Telemetry": "runtime.telemetry",
+    "connect": "client.connect",
+    "connect_async": "client.connect",
     "copy": "runtime.store_copy",
     "open": "runtime.factory",
     "open_async": "runtime.factory",

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.api.operations import OPERATIONS, Operation
+from holdfast.api.operations import OPERATIONS, ApiOperation
 from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, receive_pack
 from holdfast.api.requests import (
     arrange_call,
@@ -19,18 +19,18 @@ from holdfast.api.requests import (
     read_arguments,
     read_turn,
     unquote_name,
-    write_turn,
 )
-from holdfast.api.signatures import Parameter, read_signature
+from holdfast.api.signatures import ApiParameter, read_signature
 from holdfast.api.wire import (
     _REFERENCES,
-    Place,
+    SessionAddress,
     answer_type,
     decode_answer,
     decode_bytes,
     encode_answer,
     encode_argument,
     wire_type,
+    write_turn,
 )
 from holdfast.errors import InvalidJson
 from holdfast.flows.frames.frames import FrameReference
@@ -57,13 +57,13 @@ DISTINCT_REQUESTS = list({f"{each.owner.__name__}.{each.method}": each for each 
 DISTINCT_ANSWERS = list({str(read_signature(each).answer): each for each in OPERATIONS}.values())
 
 
-def is_plain(parameter: Parameter) -> bool:
+def is_plain(parameter: ApiParameter) -> bool:
     """Whether a parameter takes data, not an object that stands for something."""
     kind = parameter.annotation
     return not (kind in (Pack, str) or (isinstance(kind, type) and issubclass(kind, ContextHolder)))
 
 
-def draw_arguments(data: st.DataObject, operation: Operation) -> dict[str, Any]:
+def draw_arguments(data: st.DataObject, operation: ApiOperation) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for parameter in read_signature(operation).parameters:
         if parameter.place == "header":
@@ -82,14 +82,14 @@ def draw_arguments(data: st.DataObject, operation: Operation) -> dict[str, Any]:
     return arguments
 
 
-def _members(parameter: Parameter) -> tuple[Any, ...]:
+def _members(parameter: ApiParameter) -> tuple[Any, ...]:
     return getattr(parameter.annotation, "__args__", (parameter.annotation,))
 
 
 @pytest.mark.parametrize("operation", DISTINCT_REQUESTS, ids=lambda each: each.name)
 @given(data=st.data())
 @SOME
-def test_the_arguments_of_a_request_arrive_as_they_were(operation: Operation, data: st.DataObject) -> None:
+def test_the_arguments_of_a_request_arrive_as_they_were(operation: ApiOperation, data: st.DataObject) -> None:
     sent = draw_arguments(data, operation)
     place = {
         name: data.draw(NAMES) for name in ("session", "frame", "kind", "ledger") if f"{{{name}}}" in operation.path
@@ -130,7 +130,7 @@ def _to_lists(value: Any) -> Any:
 @pytest.mark.parametrize("operation", DISTINCT_ANSWERS, ids=lambda each: each.name)
 @given(data=st.data())
 @SOME
-def test_an_answer_arrives_as_it_was(operation: Operation, data: st.DataObject) -> None:
+def test_an_answer_arrives_as_it_was(operation: ApiOperation, data: st.DataObject) -> None:
     answer = read_signature(operation).answer
     if answer is None or answer is Pack or (isinstance(answer, type) and issubclass(answer, ContextHolder | str)):
         return
@@ -210,4 +210,4 @@ def test_a_message_inside_of_another_value_is_sent_with_all_that_it_has() -> Non
 def test_what_stands_for_a_session_has_its_scope() -> None:
     with holdfast.open("memory:") as engine:
         session = engine.create_session("s")
-        assert encode_argument("other", session) == msgspec.to_builtins(Place(session.scope))
+        assert encode_argument("other", session) == msgspec.to_builtins(SessionAddress(session.scope))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.system import SystemClock
+from tests.client.serving import engine_server
 from tests.docs import reference
 from tests.protocols import Reply, Talk
 from tests.provider import Provider, serve_provider
@@ -83,11 +84,21 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
         yield provider
 
 
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server at the address in the environment, for examples that connect to one."""
+    address, served = engine_server().open("memory:")
+    monkeypatch.setenv("SERVER", address)
+    monkeypatch.delenv("HOLDFAST_KEY", raising=False)
+    yield
+    engine_server().close(address, served)
+
+
 def test_there_are_examples() -> None:
     assert len(PAGES) >= 3
 
 
-@pytest.mark.usefixtures("_one_minute")
+@pytest.mark.usefixtures("_one_minute", "server")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run_and_print_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: Provider

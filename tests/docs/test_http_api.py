@@ -8,8 +8,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.docs.test_examples import ROOT
 from tests.server.native.serving import TOKEN, serving
 
@@ -19,8 +17,9 @@ PATIENCE_S = 120
 MARK = "--- next ---"
 
 
-@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="the page uses curl and jq")
 def test_every_command_prints_what_the_page_says(tmp_path: Path) -> None:
+    assert shutil.which("curl"), "the page uses curl"
+    assert shutil.which("jq"), "the page uses jq"
     blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) >= 10
     script = f"\necho '{MARK}'\n".join(commands for commands, _ in blocks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import os
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
@@ -17,6 +18,7 @@ import pytest
 from psycopg import sql
 
 import holdfast
+from holdfast.access.access import SYSTEM_TENANT
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from holdfast.model.log import StoredEvent
@@ -26,11 +28,14 @@ from holdfast.runtime.async_base import AwaitableFrame
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.threaded import ThreadedStore
+from tests.client.serving import engine_server
 from tests.postgres import empty_url
 from tests.property.store_tools import read_whole_feed
 from tests.support import SOAK, CountingIds, SteppingClock
 
 KINDS = ("memory", "sqlite", "postgres", "memory awaited", "sqlite awaited", "postgres awaited")
+HTTP_KINDS = ("http", "http awaited")
+"""An engine of a server: one on a store in memory, one on a file."""
 FEWER_KINDS = KINDS[:-1] if SOAK else ("memory", "sqlite awaited", "postgres")
 """For tests that have many other parameters: every store, and both worlds, without the kind that takes longest to open."""
 LOCAL_KINDS = tuple(kind for kind in KINDS if not kind.startswith("postgres"))
@@ -42,16 +47,31 @@ DURABLE_KINDS = tuple(kind for kind in FEWER_KINDS if not kind.startswith("memor
 """Those that are still there when they are opened again."""
 
 
+ONLY_HTTP = os.environ.get("HOLDFAST_HTTP") == "1"
+"""Run all tests that can on a server, and on nothing else: for work on the client and the server."""
+NOT_OVER_HTTP = {
+    "test_acting_as_another_closes_with_the_first": "who acts as another has a connection of their own",
+    "test_a_strategy_of_ones_own_decides": "a strategy that is a function stays with the store: LocalOnly",
+    "test_a_window_that_what_is_critical_does_not_fit_is_refused": "the same",
+    "test_a_body_that_fails_on_its_way_leaves_nothing": "the server notices a lost upload a moment later",
+    "test_a_wrong_size_is_told_when_the_body_is_read": "damage in its store is the matter of the server: ServerFailed",
+}
+"""Tests of what is otherwise for an engine of a server, each with the reason."""
+
+
 def kinds_for(test: str, *, many: bool) -> tuple[str, ...]:
     """The kinds of engine that a test runs on: memory in one world (blocking or awaited), a file in the other, and a server
-    for one test in three. A test with other parameters runs on one of these. Which kind it is differs from test to test:
-    the stores themselves are held to one contract by tests/conformance. `make soak` runs all kinds."""
-    if SOAK:
-        return KINDS
+    for one test in three: PostgreSQL for one third of them, a server of Holdfast for another. A test with other parameters
+    runs on one of these. Which kind it is differs from test to test: the stores themselves are held to one contract by
+    tests/conformance. `make soak` runs all kinds."""
+    served = () if test in NOT_OVER_HTTP else HTTP_KINDS
+    if ONLY_HTTP or SOAK:
+        return served if ONLY_HTTP else (*KINDS, *served)
     turn = zlib.crc32(test.encode())
+    extra = {0: (KINDS[2 + 3 * (turn % 2)],), 1: served[turn % 2 :][:1]}.get(turn % 3, ())
     if many:
-        return (LOCAL_KINDS[turn % 4],)
-    return (LOCAL_KINDS[turn % 2], LOCAL_KINDS[3 - turn % 2], *([KINDS[2 + 3 * (turn % 2)]] if turn % 3 == 0 else []))
+        return (LOCAL_KINDS[turn % 4], *(extra if turn % 3 == 1 else ()))
+    return (LOCAL_KINDS[turn % 2], LOCAL_KINDS[3 - turn % 2], *extra)
 
 
 class BlockingProxy:
@@ -106,7 +126,7 @@ class BlockingProxy:
 
 def _is_async_object(value: object) -> bool:
     """An async engine, session, frame or ledger, or a facet of one."""
-    return type(value).__module__.startswith("holdfast.runtime.async_")
+    return any(each.__module__.startswith("holdfast.runtime.async_") for each in type(value).__mro__)
 
 
 def _unwrap(value: object) -> object:
@@ -150,6 +170,9 @@ class EngineDesk:
         self._borrowed = ExitStack()
 
     def open(self, kind: str, name: str = "agent", **options: Any) -> holdfast.Engine:
+        if kind.startswith("http"):
+            url = "memory:" if kind == "http" else str(self.path(kind, name))
+            return self.open_served(url, awaited=kind.endswith("awaited"), **options)
         return self.open_url(self.address(kind, name), awaited=kind.endswith("awaited"), **options)
 
     def address(self, kind: str, name: str = "agent") -> str:
@@ -175,14 +198,39 @@ class EngineDesk:
         self._opened.append(opened)
         return opened
 
+    def open_served(self, url: Any, *, awaited: bool = False, **options: Any) -> holdfast.Engine:
+        """An engine of a server on this store. What tests look at behind it is that of the server."""
+        options = {"clock": SteppingClock(), "ids": RepeatableIds(), **options}
+        server = engine_server()
+        address, served = server.open(url, **options)
+        self._borrowed.callback(server.close, address, served)
+        return self._connect(address, served, awaited=awaited)
+
+    def _connect(self, address: str, served: holdfast.AsyncEngine, *, awaited: bool) -> holdfast.Engine:
+        remote: Any
+        if awaited:
+            remote = self._runner.run(holdfast.connect_async(address, retries=0))
+            self._borrowed.callback(lambda: self._runner.run(remote.close()))
+        else:
+            remote = holdfast.connect(address, retries=0)
+            self._borrowed.callback(remote.close)
+        remote.store, remote._blob_store, remote._served = served.store, served._blob_store, served
+
+        def act_as(**who: str) -> holdfast.Engine:
+            """As a program does that has another key."""
+            return self._connect(engine_server().act_as(address, **who), served.acting_as(**who), awaited=awaited)
+
+        remote.acting_as = act_as
+        return cast("holdfast.Engine", BlockingProxy(remote, self._runner) if awaited else remote)
+
     def close(self) -> None:
         for engine in self._opened:
             store: Any = engine.store
             closing = store.close()
             if inspect.iscoroutine(closing):
                 self._runner.run(closing)
-        self._runner.close()
         self._borrowed.close()
+        self._runner.close()
 
 
 def store_of(engine: holdfast.Engine) -> EventStore:
@@ -194,6 +242,7 @@ def store_of(engine: holdfast.Engine) -> EventStore:
 def replace_store(engine: holdfast.Engine, store: object) -> Iterator[None]:
     """Another store under an open engine, for a while."""
     holder: Any = getattr(engine, "_target", engine)
+    holder = getattr(holder, "_served", holder)
     before = holder.store
     holder.store = store if holder is engine else ThreadedStore(cast("EventStore", store))
     try:
@@ -203,7 +252,7 @@ def replace_store(engine: holdfast.Engine, store: object) -> Iterator[None]:
 
 
 def log_of(engine: holdfast.Engine) -> list[StoredEvent]:
-    return list(read_whole_feed(store_of(engine)))
+    return [event for event in read_whole_feed(store_of(engine)) if event.stream.tenant != SYSTEM_TENANT]
 
 
 def rows_of(engine: holdfast.Engine) -> list[Row]:
@@ -212,13 +261,14 @@ def rows_of(engine: holdfast.Engine) -> list[Row]:
     for table in TABLES:
         last: Row | None = None
         while page := store.rows(table, {}, after=last, limit=1_000):
-            rows += page
+            rows += (row for row in page if getattr(row, "tenant", "") != SYSTEM_TENANT)
             last = page[-1]
     return rows
 
 
 def blobs_of(engine: holdfast.Engine) -> list[tuple[str, str]]:
-    return sorted((tenant, digest) for tenant, digest, _ in engine._blob_store.stored())
+    stored = engine._blob_store.stored()
+    return sorted((tenant, digest) for tenant, digest, _ in stored if tenant != SYSTEM_TENANT)
 
 
 def contents(engine: holdfast.Engine) -> tuple[list[StoredEvent], list[Row], list[tuple[str, str]]]:

@@ -17,10 +17,11 @@ START_S = 20
 
 
 @contextmanager
-def running(app: ASGIApp) -> Iterator[str]:
+def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
     """Serve an application while the block runs. Yields its address, without a slash at the end."""
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY for this protocol only
-    listener.bind(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
     config = uvicorn.Config(
         app,
         http=GuardedProtocol,

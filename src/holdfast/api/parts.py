@@ -64,6 +64,19 @@ class RunDemand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     again: bool = False
 
 
+class CallerDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the server takes a caller for."""
+
+    tenant: str
+    principal: str
+    """Who acts, as the events of the log say."""
+    rights: tuple[str, ...] = ()
+    actor: str | None = None
+    """The only namespace of sessions that the caller may use; None for all."""
+    user: str | None = None
+    """The user of the key; None for a program."""
+
+
 JobName: TypeAlias = Literal[
     "verify", "rebuild", "doctor", "export", "import", "backup", "import_transcript", "export_transcript"
 ]
@@ -221,6 +234,14 @@ PARTS: tuple[Part, ...] = (
         "Only for programs. Without `size`, a body is found that a message refers to.",
         query={"size": (int, "The size of the body, from its reference.")},
         answer=BYTES,
+    ),
+    Part(
+        "Engine.caller",
+        "GET",
+        "/caller",
+        None,
+        "Say who the key belongs to: what a client asks first.",
+        answer=CallerDocument,
     ),
     Part("Engine.watch", "GET", "/feed", "read", "Follow the events of the tenant.", _FEED, _AFTER, answer=EVENTS),
     Part(

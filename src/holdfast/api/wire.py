@@ -12,7 +12,8 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 
@@ -20,7 +21,7 @@ from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_re
 from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.flows.frames.frames import FrameReference
-from holdfast.model.content import ToolCall
+from holdfast.model.content import Part, ToolCall
 from holdfast.model.entries.entry import Entry, NewEntry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
 from holdfast.model.history.handles import Handle
@@ -29,6 +30,7 @@ from holdfast.model.history.withdrawals import Withdrawal
 from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
+from holdfast.model.sessions.turns import TurnFence
 from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
@@ -37,6 +39,8 @@ from holdfast.runtime.base import ContextHolder
 BYTES = "$bytes"
 VALUE = "$value"
 """Around an object that looks like bytes and is none."""
+PARTS = "$parts"
+"""Around the parts of a message, where any other value could be."""
 _REFERENCES: dict[type, str] = {
     ToolCall: "id",
     OpenCall: "id",
@@ -51,13 +55,19 @@ _REFERENCES: dict[type, str] = {
 _POLICIES: dict[str, type[Any]] = {each.name: each for each in (Faithful, Frugal, Classic)}
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionAddress(msgspec.Struct, frozen=True, omit_defaults=True):
     """A session, or a frame of it: the answer of operations that open one."""
 
     scope: Scope
     frame: str | None = None
     turn: str | None = None
     """In an argument: the turn that it is bound to, as in the header Holdfast-Turn."""
+
+
+class PartList(NamedTuple):
+    """The parts of a message as a value: an argument that could be any other value."""
+
+    parts: tuple[Any, ...]
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -79,7 +89,7 @@ def wire_type(annotation: Any) -> Any:
         return _wire_union(get_args(annotation))
     origin, args = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, ContextHolder):
-        return Place
+        return SessionAddress
     if origin in (list, tuple, set, frozenset, dict) and args:
         return origin[tuple(wire_type(each) if each is not Ellipsis else each for each in args)]
     if isinstance(origin, type) and issubclass(origin, Sequence) and args:
@@ -112,7 +122,8 @@ def _wire_union(members: Sequence[Any]) -> Any:
 
 
 def encode_argument(name: str, value: object) -> Any:
-    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form."""
+    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form. Stored things that are the
+    argument itself are sent by their ids, and inside of another value with all that they have."""
     kind = type(value)
     return getattr(value, _REFERENCES[kind]) if kind in _REFERENCES else _encode_value(name, value)
 
@@ -147,13 +158,22 @@ def _to_document(value: object) -> object:
     if isinstance(value, Pack):
         return write_receipt(value)
     if isinstance(value, ContextHolder):
-        return Place(value.scope, value._context.frame)
+        turn = value._context.engine.turn
+        return SessionAddress(value.scope, value._context.frame, None if turn is None else write_turn(turn))
+    if isinstance(value, PartList):
+        return {PARTS: [_encode_value("content", each) for each in value.parts]}
     return None
+
+
+def write_turn(turn: TurnFence) -> str:
+    """A turn as the value of the header Holdfast-Turn."""
+    frame = "" if turn.frame is None else f"; frame={quote(turn.frame, safe='')}"
+    return f"{turn.number}; lease={turn.lease_us}{frame}"
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
     encoded = {str(key): _encode_value(name, each) for key, each in value.items()}
-    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE):
+    if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE, PARTS):
         return {VALUE: encoded}
     return encoded
 
@@ -220,7 +240,16 @@ def decode_bytes(value: Any) -> Any:
                 raise InvalidArgument(argument=BYTES, reason="it is not base64") from None
         if name == VALUE and isinstance(inner, dict):
             return {key: decode_bytes(each) for key, each in inner.items()}
+        if name == PARTS and isinstance(inner, list):
+            return _decode_parts(inner)
     return {key: decode_bytes(each) for key, each in value.items()}
+
+
+def _decode_parts(parts: list[Any]) -> list[Part]:
+    try:
+        return msgspec.convert(parts, list[Part])
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(argument=PARTS, reason=str(error)) from None
 
 
 # Answers
@@ -233,7 +262,7 @@ def encode_answer(value: object) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, ContextHolder):
-        return Place(value.scope, value._context.frame)
+        return SessionAddress(value.scope, value._context.frame)
     if isinstance(value, Entry):
         return {**msgspec.structs.asdict(value), "body": encode_argument("body", value.body)}
     if isinstance(value, list | tuple) and value and isinstance(value[0], Entry):
@@ -242,7 +271,7 @@ def encode_answer(value: object) -> Any:
 
 
 def decode_answer(body: bytes, annotation: Any) -> Any:
-    """The answer of an operation from JSON. A session or a frame is a Place: the caller opens it."""
+    """The answer of an operation from JSON. A session or a frame is a SessionAddress: the caller opens it."""
     if annotation is Pack:
         return receive_pack(msgspec.json.decode(body, type=PackDocument))
     if annotation is Entry or Entry in get_args(annotation):

@@ -40,7 +40,7 @@ _CHAT_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 def read(value: object) -> tuple[MessageDraft, ...]:
     """Return the messages in a value, usually one."""
-    return _read_drafts(_require_message(value))
+    return _read_drafts(require_message(value))
 
 
 def read_content(role: str, content: object) -> tuple[MessageDraft, ...]:
@@ -53,7 +53,7 @@ def read_all(values: object) -> tuple[MessageDraft, ...]:
     drafts: list[MessageDraft] = []
     run: list[dict[str, Any]] = []
     for value in read_list(values, "the list of messages"):
-        plain = _require_message(value)
+        plain = require_message(value)
         is_chat = "role" in plain and _CHAT_FIELDS.issuperset(plain)
         if not is_chat and _is_item(plain) and openai.is_from_model(plain):
             run.append(plain)
@@ -66,7 +66,8 @@ def read_all(values: object) -> tuple[MessageDraft, ...]:
     return tuple(drafts)
 
 
-def _require_message(value: object) -> dict[str, Any]:
+def require_message(value: object) -> dict[str, Any]:
+    """Return a message or a reply of a provider as a dict; refuse any other value."""
     plain = value.response() if type(value) is Deltas else read_fields(value)
     if plain is None:
         raise InvalidArgument(

@@ -17,6 +17,7 @@ from holdfast.flows.facts import changes, observation
 from holdfast.flows.frames import frames
 from holdfast.flows.sessions import turns
 from holdfast.model.facts.fact import Fact
+from holdfast.model.frames.frames import Ending
 from holdfast.model.names import check_flag
 from holdfast.runtime.async_driver import run_uncancelled
 from holdfast.runtime.base import ContextHolder, LedgerHolder, TurnPlan, frame_ending_for
@@ -100,9 +101,12 @@ class AsyncEngineBase:
 class AwaitableFrame:
     """A frame that is not open yet: write `frame = await …`, or `async with … as frame:`."""
 
-    def __init__(self, drive: AsyncDriver, flow: Flow[SessionContext]) -> None:
+    def __init__(
+        self, drive: AsyncDriver, flow: Flow[SessionContext], build: type[holdfast.AsyncFrame] | None = None
+    ) -> None:
         self._drive = drive
         self._flow: Flow[SessionContext] | None = flow
+        self._build = build or holdfast.AsyncFrame
         self._frame: holdfast.AsyncFrame | None = None
 
     async def _open(self) -> holdfast.AsyncFrame:
@@ -111,7 +115,7 @@ class AwaitableFrame:
             raise InvalidArgument(
                 argument="frame", reason="it was awaited already: use the frame that the first await returned"
             )
-        self._frame = holdfast.AsyncFrame(self._drive, await self._drive(flow))
+        self._frame = self._build(self._drive, await self._drive(flow))
         return self._frame
 
     def __await__(self) -> Generator[Any, None, holdfast.AsyncFrame]:
@@ -141,14 +145,20 @@ class AsyncFrameBlock(AsyncConversationBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await run_uncancelled(self._drive(frames.leave(self._context, *frame_ending_for(error))))
+            await run_uncancelled(self._drive(self._leave(*frame_ending_for(error))))
         except HoldfastError:
             if error is None:
                 raise  # otherwise the error of the block is raised
 
+    def _leave(self, status: Ending, summary: str) -> Flow[None]:
+        return frames.leave(self._context, status, summary)
+
 
 class AsyncTurnBlock(Generic[C]):
     """A turn as an async context manager: its block gets the session or frame, bound to the turn."""
+
+    _turns: Any = turns
+    """What takes, renews and ends a turn."""
 
     def __init__(self, conversation: C, lease_s: float, wait_s: float, owner: str | None) -> None:
         self._conversation = conversation
@@ -160,7 +170,7 @@ class AsyncTurnBlock(Generic[C]):
             await self._take()
         except asyncio.CancelledError:
             if self._conversation._context.engine.turn is not None:  # taken, just before the task was cancelled
-                await run_uncancelled(self._conversation._drive(turns.end(self._conversation._context)))
+                await run_uncancelled(self._conversation._drive(self._turns.end(self._conversation._context)))
             raise
         self._keeper = asyncio.create_task(self._renew(), name="holdfast-turn")
         return self._conversation
@@ -176,22 +186,23 @@ class AsyncTurnBlock(Generic[C]):
     async def _try(self, ticket: int) -> int:
         """Try once; returns the place in the queue."""
         drive, context = self._conversation._drive, self._conversation._context
-        answer = await drive(turns.take(context, self._plan.request, ticket))
+        answer = await drive(self._turns.take(context, self._plan.request, ticket))
         if answer.context is not None:
             self._conversation = type(self._conversation)(drive, answer.context)
-        return answer.ticket
+        ticket = int(answer.ticket)
+        return ticket
 
     async def _end(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-        await self._conversation._drive(turns.end(self._conversation._context))
+        await self._conversation._drive(self._turns.end(self._conversation._context))
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._plan.renewal_s)
             try:
-                await self._conversation._drive(turns.renew(self._conversation._context))
+                await self._conversation._drive(self._turns.renew(self._conversation._context))
             except LeaseLost:
                 return  # the next write in the block finds out
             except HoldfastError:

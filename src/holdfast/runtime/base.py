@@ -162,10 +162,13 @@ class FrameBlock(ConversationBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._drive(frames.leave(self._context, *frame_ending_for(error)))
+            self._drive(self._leave(*frame_ending_for(error)))
         except HoldfastError:
             if error is None:
                 raise  # otherwise the error of the block is raised
+
+    def _leave(self, status: Ending, summary: str) -> Flow[None]:
+        return frames.leave(self._context, status, summary)
 
 
 class TurnPlan:
@@ -196,6 +199,9 @@ class TurnPlan:
 class TurnBlock(Generic[C]):
     """A turn as a context manager: its block gets the session or frame, bound to the turn."""
 
+    _turns: Any = turns
+    """What takes, renews and ends a turn."""
+
     def __init__(self, conversation: C, lease_s: float, wait_s: float, owner: str | None) -> None:
         self._conversation = conversation
         self._plan = TurnPlan(lease_s, wait_s, owner)
@@ -206,7 +212,7 @@ class TurnBlock(Generic[C]):
         drive, context = self._conversation._drive, self._conversation._context
         ticket = 0
         for pause in self._plan.pauses():
-            answer = drive(turns.take(context, self._plan.request, ticket))
+            answer = drive(self._turns.take(context, self._plan.request, ticket))
             if answer.context is not None:
                 break
             ticket = answer.ticket
@@ -220,7 +226,7 @@ class TurnBlock(Generic[C]):
     def _renew(self) -> None:
         while not self._is_over.wait(self._plan.renewal_s):
             try:
-                self._conversation._drive(turns.renew(self._conversation._context))
+                self._conversation._drive(self._turns.renew(self._conversation._context))
             except LeaseLost:
                 return  # the next write in the block finds out
             except HoldfastError:
@@ -233,7 +239,7 @@ class TurnBlock(Generic[C]):
         if self._keeper is not None:
             self._keeper.join()
         try:
-            self._conversation._drive(turns.end(self._conversation._context))
+            self._conversation._drive(self._turns.end(self._conversation._context))
         except HoldfastError:
             if error is None:
                 raise  # otherwise the error of the block is raised

@@ -51,7 +51,7 @@ class VerifiedBodies:
     def take(self, tenant: str, source: bytes | BinaryIO | Iterable[bytes]) -> Text | Body:
         """Return a short text as text; store everything else, streamed."""
         policy = self._spooling
-        chunks = _read_chunks(source)
+        chunks = read_chunks(source)
         start = bytearray()
         is_complete = False
         for chunk in chunks:
@@ -96,6 +96,19 @@ def put_blob(
     blobs: BlobStore, tenant: str, body: bytes | BinaryIO | Iterable[bytes], media_type: str | None
 ) -> BlobRef:
     """Store a body. If anything fails, nothing of it is left."""
+    check_body(body, media_type)
+    writer = blobs.writer(tenant)
+    try:
+        for chunk in read_chunks(body):
+            writer.write(chunk)
+        return writer.commit(media_type)
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def check_body(body: object, media_type: object) -> None:
+    """Refuse what is no body."""
     if media_type is not None:
         check_name("media type", media_type)
     kind: type = type(body)
@@ -104,17 +117,9 @@ def put_blob(
     ):
         reason = f"{describe_value(body)} is not a body: pass bytes, a binary file, or an iterator of bytes"
         raise InvalidArgument(argument="body", reason=reason)
-    writer = blobs.writer(tenant)
-    try:
-        for chunk in _read_chunks(body):
-            writer.write(chunk)
-        return writer.commit(media_type)
-    except BaseException:
-        writer.abort()
-        raise
 
 
-def _read_chunks(body: Any) -> Iterator[bytes]:
+def read_chunks(body: Any) -> Iterator[bytes]:
     """Yield a body in chunks of at most BLOB_CHUNK_BYTES."""
     if type(body) in (bytes, bytearray, memoryview):
         yield from split_chunk(body)

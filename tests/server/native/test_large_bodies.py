@@ -63,7 +63,6 @@ def start_server(folder: Path) -> tuple[subprocess.Popen[bytes], httpx2.Client]:
             return process, client
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the memory of a process is read from /proc")
 def test_a_result_of_100_mb_takes_64_mb(tmp_path: Path) -> None:
     digest = hashlib.sha256()
     for piece in pieces():

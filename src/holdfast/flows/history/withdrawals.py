@@ -65,7 +65,7 @@ def restore(
     cause: str | None = None,
 ) -> Flow[Restoration]:
     """Undo a withdrawal."""
-    seq = _check_withdrawal(context, withdrawal)
+    seq = check_withdrawal(context, withdrawal)
     command = RestoreMessages(scope=context.scope, frame=context.frame, withdrawal=seq, reason=_check_reason(reason))
     content = codec.encode_commands([command])
 
@@ -173,7 +173,8 @@ def _resolve_message(context: SessionContext, after: object) -> Flow[int]:
     raise InvalidArgument(argument="after", reason=f"{describe_value(after)} is not a message of this session")
 
 
-def _check_withdrawal(context: SessionContext, withdrawal: object) -> int:
+def check_withdrawal(context: SessionContext, withdrawal: object) -> int:
+    """The seq of a withdrawal of this conversation."""
     if type(withdrawal) is not Withdrawal:
         if type(withdrawal) is not int:
             reason = f"{describe_value(withdrawal)} is neither what withdraw() returned nor its seq"

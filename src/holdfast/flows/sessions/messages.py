@@ -61,7 +61,7 @@ def record(
     cause: str | None = None,
 ) -> Flow[Message]:
     """Record a message, and tie a reply to its pack."""
-    drafts = _build_drafts(message, content, tool_calls, usage, metadata, priority, stop)
+    drafts = build_drafts(message, content, tool_calls, usage, metadata, priority, stop)
     answered = records.find_answered_pack(context, drafts, pack)
     recorded = yield from record_drafts(
         context, drafts, reservation=reservation, pack=answered, key=key, expect=expect, cause=cause
@@ -215,10 +215,10 @@ def _read_pair(pair: object) -> tuple[MessageDraft, ...]:
         raise InvalidArgument(
             argument="messages", reason="pass responses of providers, objects, or pairs of role and content"
         )
-    return _build_drafts(*pair)
+    return build_drafts(*pair)
 
 
-def _build_drafts(
+def build_drafts(
     message: object,
     content: object = None,
     tool_calls: object = (),
@@ -227,6 +227,7 @@ def _build_drafts(
     priority: Priority | None = None,
     stop: str | None = None,
 ) -> tuple[MessageDraft, ...]:
+    """The drafts of what a caller passed to record()."""
     if type(message) is str:
         if type(tool_calls) not in (list, tuple):
             raise InvalidArgument(argument="tool_calls", reason=f"{describe_value(tool_calls)} is not a list")

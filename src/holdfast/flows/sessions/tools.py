@@ -6,8 +6,8 @@ Law: a call that was started and has no result is never repeated unless the call
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from holdfast.core import upcast
 from holdfast.core.sessions.messages import find_open_call
@@ -81,31 +81,55 @@ def run(
     """Run a tool call, and record what it returns or raises as its result."""
     if function is None:
         return (yield from _run_engine_tool(context, call, call_key, again))
+    steps = CallSteps(
+        start=functools.partial(start, context, call, call_key=call_key, again=again),
+        finish=functools.partial(result, context),
+        answer=functools.partial(_answer_call, context),
+    )
+    return (yield from run_function(steps, function, key_as=key_as))
+
+
+class CallSteps(NamedTuple):
+    """What running a tool call stores: its start, its result, and the answer of a tool of the engine."""
+
+    start: Callable[[], Generator[Any, Any, StartedCall]]
+    finish: Callable[..., Generator[Any, Any, Message]]
+    """Gets the id of the call and the value, and perhaps `is_error`."""
+    answer: Callable[[StartedCall], Generator[Any, Any, Message]]
+
+
+def run_function(
+    steps: CallSteps,
+    function: Callable[..., Any] | Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
+    *,
+    key_as: str | None = None,
+) -> Generator[Any, Any, Message]:
+    """Run a function between the start and the result of a call."""
     tools = tools_by_name(function)
     if tools is None and not callable(function):
         raise InvalidArgument(argument="function", reason=f"{describe_value(function)} is not callable")
     if key_as is not None:
         check_name("key_as", key_as)
-    started = yield from start(context, call, call_key=call_key, again=again)
+    started = yield from steps.start()
     if tools is not None and started.name in _ENGINE_TOOLS and started.name not in tools:
-        return (yield from _answer_call(context, started))
+        return (yield from steps.answer(started))
     try:
         chosen, args = _prepare_call(started, function if tools is None else tools, key_as)
     except ValueError as error:
-        return (yield from result(context, started.call, f"Error: {error}", is_error=True))
+        return (yield from steps.finish(started.call, f"Error: {error}", is_error=True))
     try:
         value = yield from effects.run_outside(functools.partial(chosen, **args))
     except Exception as error:  # noqa: BLE001 - an exception of a tool is its result
-        return (yield from result(context, started.call, describe_error(error), is_error=True))
+        return (yield from steps.finish(started.call, describe_error(error), is_error=True))
     try:
-        return (yield from result(context, started.call, value))
+        return (yield from steps.finish(started.call, value))
     except InvalidInput as error:
         reason = f"The tool has run, but its return value cannot be stored: {error}"
     except HoldfastError:
         raise
     except Exception as error:  # noqa: BLE001 - the tool returned an iterator that raised
         reason = describe_error(error)
-    return (yield from result(context, started.call, reason, is_error=True))
+    return (yield from steps.finish(started.call, reason, is_error=True))
 
 
 def _run_engine_tool(

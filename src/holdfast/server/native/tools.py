@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from starlette.responses import Response
 
@@ -26,12 +28,12 @@ async def use_tool(call: Call) -> Response:
         call.access.check("write")
     arguments = await call.read_json()
     conversation = await open_conversation(call)
-    tools = {
+    tools: dict[str, Any] = {
         READ_HANDLE.name: conversation.handles.tool,
         RECALL_MEMORY.name: conversation.recall_tool,
         UPDATE_SITUATION.name: conversation.situation.tool,
     }
-    return Answer(msgspec.json.encode(ToolText(await tools[name]()(**arguments))))
+    return Answer(msgspec.json.encode(ToolText(await tools[name]().function(**arguments))))
 
 
 async def run_call(call: Call) -> Response:

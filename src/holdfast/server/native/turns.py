@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 import holdfast
 from holdfast.api.parts import TurnDemand, TurnOffer, TurnRenewal
-from holdfast.api.requests import write_turn
+from holdfast.api.wire import write_turn
 from holdfast.errors import InvalidArgument
 from holdfast.flows.sessions import turns
 from holdfast.flows.sessions.ingest import to_microseconds

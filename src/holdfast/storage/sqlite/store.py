@@ -241,8 +241,10 @@ class SqliteStore(SqliteIndex):
 
     def check(self) -> tuple[str, ...]:
         self._check_process()
-        with self._readers.borrow_fresh() as connection:
-            return tuple(_find_faults(connection))
+        faults: tuple[str, ...] = ()
+        with self._readers.borrow_fresh() as connection, connection:  # one moment of the log, while others write
+            faults = tuple(_find_faults(connection))
+        return faults
 
     def backup(self, target: str) -> None:
         if os.path.exists(target):
