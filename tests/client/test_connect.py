@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.access.keys import create_key
+from holdfast.access.records import KeyGrant
 from holdfast.errors import (
     ExtraMissing,
     HoldfastError,
@@ -26,6 +28,7 @@ from holdfast.errors import (
     InvalidUrl,
     KeyRefused,
     LocalOnly,
+    RightMissing,
     ServerUnreachable,
     StoreClosed,
 )
@@ -161,7 +164,6 @@ def test_an_engine_works_in_several_event_loops(url: str) -> None:
         gc.collect()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_opens_its_own_connections(url: str) -> None:
     with holdfast.connect(url, key=TOKEN) as engine:
@@ -203,6 +205,33 @@ def test_what_is_impossible_says_why(url: str) -> None:
             engine.worker()
         with pytest.raises(LocalOnly, match="the store itself"):
             _ = engine.store
+
+
+def test_a_key_of_a_user_works_in_the_namespace_of_that_user(tmp_path: Path) -> None:
+    app = build_app(settings_of(tmp_path / "agent.db"))
+
+    async def create() -> str:
+        async with await holdfast.open_async(tmp_path / "agent.db") as engine:
+            identity = holdfast.Identity(user_id="ada", user_name="Ada")
+            grant = KeyGrant(name="ada", rights=("read", "write"), actor="ada", identity=identity)
+            _, secret = await create_key(engine, grant, by="test")
+            return secret
+
+    key = asyncio.run(create())
+    with running(app) as url, holdfast.connect(url, key=key) as engine:
+        session = engine.session("s", create=True)
+        assert session.scope.actor == "ada"
+        session.record("user", "hi")
+        assert [each.type for each in engine.watch("s", timeout_s=0)][-1] == "message.recorded"
+        assert session.state().identity.user_id == "ada"
+        session.ledger(user="ada").set("city", "Rome")
+        assert engine.ledger(user="ada").get("city") is not None
+        with session.frame("work", budget=10) as frame:
+            frame.record("user", "inside")
+        with session.turn() as bound:
+            bound.record("user", "in a turn")
+        with pytest.raises(RightMissing):
+            engine.admin.totals()
 
 
 def test_a_watch_goes_on_when_the_server_was_killed(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from holdfast.client.exchanges import Pause, RemoteRequest, RemoteResponse, Send
 from holdfast.errors import (
     HoldfastError,
     OutcomeUnknown,
-    ServerBusy,
     ServerFailed,
     ServerUnreachable,
     StorageBusy,
@@ -75,9 +74,10 @@ def test_a_request_that_may_have_taken_effect_is_not_sent_again_without_a_key() 
     sent, error = try_out(UNSAFE, [LOST, OK])
     assert sent == 1
     assert isinstance(error, ServerUnreachable)
-    sent, error = try_out(UNSAFE, [BUSY, OK])
-    assert (sent, type(error)) == (1, ServerBusy)
+    sent, error = try_out(UNSAFE, [problem(503, "StorageBusy", what="the store", waited_ms=5), OK])
+    assert (sent, type(error)) == (1, StorageBusy)
     assert try_out(UNSAFE, [UNSENT, OK]) == (2, OK)  # the server cannot have it
+    assert try_out(UNSAFE, [BUSY, OK]) == (2, OK)  # the server has refused it before it did anything
 
 
 def test_the_tries_are_bounded_and_the_last_error_is_raised() -> None:
@@ -122,6 +122,17 @@ def test_a_slow_answer_stores_once(tmp_path: Path) -> None:
         assert len(set(app.seen)) == 1  # the same key each time
         session.record("user", "Again.", key="mine")
         assert app.seen[-1] == ("POST", "mine")
+
+
+def test_a_lost_answer_to_a_write_with_a_version_is_no_conflict(tmp_path: Path) -> None:
+    """The first try has changed the version; the second one is known by its key."""
+    app = LostAnswers(build_app(settings_of(tmp_path / "agent.db")), wait_for_the_end)
+    with running(app) as url, holdfast.connect(url, key=TOKEN, timeout_s=0.5) as engine:
+        session = engine.session("s", create=True)
+        message = session.record("user", "Once, please.", expect=1)
+        assert session.messages() == [message]
+        with pytest.raises(VersionConflict):
+            session.record("user", "Late.", expect=1)
 
 
 def test_a_slow_answer_stores_once_in_an_event_loop(tmp_path: Path) -> None:

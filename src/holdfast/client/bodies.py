@@ -5,6 +5,7 @@ Law: what is read is verified against its digest on this side, too.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, Upload, ask
-from holdfast.client.flows import upload_of
+from holdfast.client.values import upload_of
 from holdfast.errors import StorageCorrupt
 from holdfast.flows.sessions import ingest
 from holdfast.model.content import BlobRef
@@ -36,6 +37,12 @@ def _put(upload: Upload, media_type: str | None) -> RemoteFlow[BlobRef]:
 
 def _get(ref: BlobRef) -> RemoteRequest:
     return RemoteRequest("GET", f"/blobs/{ref.digest}", (("size", str(ref.size)),), is_safe=True)
+
+
+async def _split(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    async for chunk in body:
+        for piece in split_chunk(chunk):
+            yield piece
 
 
 class _Verifier:
@@ -92,8 +99,10 @@ class AwaitedBlobs:
             return ref
         if media_type is not None:
             check_name("media type", media_type)
-        chunks = [piece async for chunk in body for piece in split_chunk(chunk)]
-        return await self.put(chunks, media_type=media_type)
+        sent: BlobRef = await self._drive(
+            _put(Upload(functools.partial(_split, body), is_repeatable=False), media_type)
+        )
+        return sent
 
     async def chunks(self, ref: BlobRef) -> AsyncIterator[bytes]:
         verifier = _Verifier(ingest.check_ref(ref))

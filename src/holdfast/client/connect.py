@@ -17,9 +17,9 @@ import holdfast
 from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.api.parts import CallerDocument
+from holdfast.client.calls import RemoteEngineContext
 from holdfast.client.exchanges import RemoteFlow, RemoteRequest, ask
 from holdfast.errors import ExtraMissing, InvalidArgument, InvalidUrl, KeyRefused, describe_value
-from holdfast.flows.context import EngineContext
 from holdfast.flows.load import StateCache
 from holdfast.model import limits
 from holdfast.model.names import check_flag, check_whole
@@ -99,9 +99,10 @@ def _find_caller() -> RemoteFlow[CallerDocument]:
     return caller
 
 
-def _build_context(caller: CallerDocument) -> EngineContext:
-    """The context of objects: who acts, and the packs that wait for a reply. Its ports are never asked."""
-    return EngineContext(
+def _build_context(caller: CallerDocument) -> RemoteEngineContext:
+    """The context of objects: who acts, and the packs that wait for a reply."""
+    return RemoteEngineContext(
+        actor=caller.actor,
         tenant=caller.tenant,
         principal=caller.principal,
         cache=StateCache(limits.CACHED_STREAMS),
@@ -134,9 +135,9 @@ def _check_address(url: object, key: object, timeout_s: object, retries: object,
 def _check_key(key: object) -> str:
     if key is None or key == "":
         return ""
-    if type(key) is not str or not key.isascii() or not key.isprintable() or " " in key:
+    if not isinstance(key, str) or not key.isascii() or not key.isprintable() or " " in key:
         raise KeyRefused(reason="it is not a key of a server: those have letters, digits and signs, without spaces")
-    return key
+    return str.__str__(key)
 
 
 def _check_url(url: object, *, allow_plain: bool) -> str:

@@ -8,13 +8,13 @@ number of tries and the pauses between them are bounded.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.api.problems import read_problem
-from holdfast.errors import HoldfastError, ServerFailed, ServerUnreachable
+from holdfast.errors import HoldfastError, ServerBusy, ServerFailed, ServerUnreachable
 from holdfast.flows.effects import OutsideCall
 from holdfast.runtime.logs import log
 
@@ -35,8 +35,8 @@ FIRST_FAILURE = 300
 class Upload(NamedTuple):
     """A body that is streamed."""
 
-    open: Callable[[], Iterator[bytes]]
-    """Yields the chunks of the body."""
+    open: Callable[[], Iterator[bytes] | AsyncIterator[bytes]]
+    """Yields the chunks of the body; awaited in an event loop alone."""
     is_repeatable: bool
     """Whether the body can be sent a second time."""
 
@@ -52,12 +52,15 @@ class RemoteRequest(NamedTuple):
     media_type: str = JSON
     is_safe: bool = False
     """Sending it twice does the same as sending it once."""
-    wait_s: float = 0.0
-    """How long the server may wait before it answers, beyond the usual time."""
+
+    @property
+    def has_body_again(self) -> bool:
+        """Whether the body can be sent a second time."""
+        return not isinstance(self.body, Upload) or self.body.is_repeatable
 
     @property
     def is_repeatable(self) -> bool:
-        return self.is_safe and (not isinstance(self.body, Upload) or self.body.is_repeatable)
+        return self.is_safe and self.has_body_again
 
 
 class RemoteResponse(NamedTuple):
@@ -123,12 +126,13 @@ def attempts(request: RemoteRequest, server: str, retries: int) -> Generator[Sen
         except Unanswered as error:
             failure = ServerUnreachable(server=server, reason=str(error))
             failure.__cause__ = error.__cause__
-            may_retry = request.is_repeatable or not error.was_sent
+            may_retry = request.is_repeatable or (request.has_body_again and not error.was_sent)
         else:
             if response.status < FIRST_FAILURE or is_absent(response):
                 return response
             failure = read_failure(response, server)
-            may_retry = request.is_repeatable and response.status in _AGAIN
+            is_refused = isinstance(failure, ServerBusy)  # before anything was done
+            may_retry = (request.is_repeatable and response.status in _AGAIN) or (is_refused and request.has_body_again)
             pause_s = _read_pause(response, pause_s)
         if not (left and may_retry):
             raise failure

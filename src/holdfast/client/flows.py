@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from holdfast.api import requests
 from holdfast.api.parts import ToolText, TurnOffer
-from holdfast.api.wire import PartList, encode_argument
+from holdfast.api.wire import encode_argument
 from holdfast.client.calls import (
     RemoteContext,
+    RemoteEngineContext,
     RemoteMethod,
-    build_upload,
     call_method,
     context_headers,
     list_methods,
-    make_key,
     place_of,
     prefix_of,
     probe_arguments,
-    read_answer,
 )
-from holdfast.client.exchanges import RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, run_outside
+from holdfast.client.exchanges import RemoteFlow, RemoteRequest, RemoteResponse, ask
+from holdfast.client.values import describe_call, plain_content, send_value
 from holdfast.conversion import to_json
 from holdfast.core.frames.decide import OUT_OF_TIME
 from holdfast.core.frames.stack import is_blocked_by_suspension
@@ -52,19 +50,19 @@ from holdfast.flows.history.withdrawals import check_withdrawal
 from holdfast.flows.packs import records
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.flows.sessions import tools, turns
-from holdfast.flows.sessions.ingest import build_call_draft, check_call_id
+from holdfast.flows.sessions.ingest import check_call_id
 from holdfast.model import limits
 from holdfast.model.content import Body, Data, File, Image, Opaque, Text, ToolCall
 from holdfast.model.frames.events import FramePopped
 from holdfast.model.frames.frames import Ending, FrameRecord, FrameState, StartedCall
-from holdfast.model.names import check_flag
+from holdfast.model.names import DEFAULT_ACTOR, Scope, check_flag
 from holdfast.model.packs.pack import Brief, check_brief
 from holdfast.model.sessions.messages import Message
 from holdfast.model.sessions.turns import TurnFence
+from holdfast.model.situation.situations import UPDATE_SITUATION
 from holdfast.model.state import OpenCall, SessionState
 from holdfast.providers import require_message
-from holdfast.providers.fields import dump
-from holdfast.runtime.bodies import read_chunks
+from holdfast.runtime.engine import add_user
 from holdfast.runtime.sessions import Frame, FramesFacet, Session
 
 _BYTE_TYPES = (bytes, bytearray, memoryview)
@@ -78,13 +76,7 @@ def conversation_method(context: SessionContext, name: str) -> RemoteMethod:
 
 
 def post(
-    context: RemoteContext,
-    path: str,
-    body: Mapping[str, Any],
-    *,
-    verb: str = "POST",
-    key: bool = False,
-    wait_s: float = 0,
+    context: RemoteContext, path: str, body: Mapping[str, Any], *, verb: str = "POST", is_safe: bool = False
 ) -> RemoteFlow[RemoteResponse]:
     """Send a request that is no operation of the table, below the path of a session or frame."""
     place = place_of(context)
@@ -92,169 +84,10 @@ def post(
     for name, value in place.items():
         base = base.replace("{" + name + "}", requests.quote_name(value or ""))
     query = tuple((name, value) for name in ("actor", "thread") if (value := place.get(name)) is not None)
-    headers = context_headers(context) | ({"Idempotency-Key": make_key()} if key else {})
+    headers = context_headers(context)
     content = None if verb == "DELETE" else msgspec.json.encode(encode_argument("body", dict(body)))
-    request = RemoteRequest(verb, base + path, query, tuple(headers.items()), content, is_safe=key, wait_s=wait_s)
+    request = RemoteRequest(verb, base + path, query, tuple(headers.items()), content, is_safe=is_safe)
     return (yield from ask(request))
-
-
-# Values
-
-
-def plain_value(where: str, value: object) -> Any:
-    """A value that has a JSON form, as JSON; parts of a message stay parts."""
-    if type(value) in _PARTS:
-        return PartList((value,))
-    if type(value) in (list, tuple) and any(type(each) in _PARTS for each in value):  # type: ignore[attr-defined]
-        items: Any = value
-        return PartList(tuple(Text(each) if type(each) is str else each for each in items))
-    return to_json(where, value)
-
-
-def plain_content(value: Any) -> Any:
-    """Content of a message, with objects of official clients as their data."""
-    kind = type(value)
-    if kind in (list, tuple):
-        return [plain_content(each) for each in value]
-    if kind is dict:
-        return {key: plain_content(each) for key, each in value.items()}
-    if isinstance(value, ToolCall):
-        return _describe_call(value)
-    dumped = dump(value) if hasattr(kind, "model_dump") else None
-    return value if dumped is None else plain_content(dumped)
-
-
-def _describe_call(call: object) -> dict[str, Any]:
-    draft = build_call_draft(call)
-    provider = {} if draft.provider_id is None else {"id": draft.provider_id}
-    return {"name": draft.name, "args": draft.args, **provider}
-
-
-def convert_value(name: str, where: str) -> Callable[..., RemoteFlow[Any]]:
-    """A method with a parameter that takes any value with a JSON form."""
-
-    def send(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-        sent = dict(arguments)
-        if name in sent:
-            sent[name] = _convert(method, context, arguments, name, where)
-        return (yield from call_method(method, context, sent))
-
-    return send
-
-
-def _convert(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any], name: str, where: str) -> Any:
-    try:
-        return to_json(where, arguments[name])
-    except InvalidInput:
-        probe_arguments(method, context, arguments)
-        raise
-
-
-def set_all(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    facts: Any = arguments.get("facts")
-    if type(facts) in (list, tuple) and all(type(each) is dict for each in facts):
-        arguments = {**arguments, "facts": [_plain_fact(each) for each in facts]}
-    return (yield from call_method(method, context, arguments))
-
-
-def _plain_fact(fact: dict[str, Any]) -> dict[str, Any]:
-    return {**fact, "value": to_json("the value of a fact", fact["value"])} if "value" in fact else fact
-
-
-def append_entry(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    body = arguments.get("body")
-    if "body" in arguments and type(body) not in _BYTE_TYPES:
-        arguments = {**arguments, "body": to_json("the body of the entry", body, limits.ENTRY_VALUES)}
-    return (yield from call_method(method, context, arguments))
-
-
-def append_entries(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    new: Any = arguments.get("new")
-    if type(new) in (list, tuple):
-        arguments = {**arguments, "new": [_plain_entry(each) for each in new]}
-    return (yield from call_method(method, context, arguments))
-
-
-def _plain_entry(entry: Any) -> Any:
-    if not isinstance(entry, msgspec.Struct) or type(getattr(entry, "body", b"")) in _BYTE_TYPES:
-        return entry
-    return msgspec.structs.replace(entry, body=to_json("the body of the entry", entry.body, limits.ENTRY_VALUES))  # type: ignore[attr-defined]
-
-
-def send_value(name: str) -> Callable[..., RemoteFlow[Any]]:
-    """A method with a value that may also be parts, or bytes from memory, a file or an iterator, which are streamed."""
-
-    def send(method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-        if name not in arguments:
-            return (yield from call_method(method, context, arguments))
-        value = arguments[name]
-        others = {each: value for each, value in arguments.items() if each != name}
-        kind = type(value)
-        if hasattr(kind, "__next__") and not hasattr(kind, "read"):
-            first, items = yield from run_outside(functools.partial(_peek, value))
-            if type(first) is str:
-                items = map(_encode_piece, items)
-            if type(first) is str or type(first) in _BYTE_TYPES:
-                return (yield from _send_stream(method, context, others, items))
-            value = yield from run_outside(functools.partial(list, items))
-        elif kind in _BYTE_TYPES or hasattr(kind, "read"):
-            return (yield from _send_stream(method, context, others, value))
-        if method.name == "replace" and value is None:
-            return (yield from call_method(method, context, others))
-        return (yield from call_method(method, context, {**others, name: plain_value("the result", value)}))
-
-    return send
-
-
-def _peek(items: Iterator[Any]) -> tuple[object, Iterator[Any]]:
-    first = next(items, "")
-    return first, itertools.chain([first], items)
-
-
-def _encode_piece(text: object) -> bytes:
-    if type(text) is not str:
-        raise InvalidArgument(argument="value", reason="a piece of the result is no text")
-    return text.encode()
-
-
-def _send_stream(
-    method: RemoteMethod, context: RemoteContext, arguments: dict[str, Any], source: Any
-) -> RemoteFlow[Any]:
-    request = build_upload(method, context, arguments, upload_of(source))
-    return read_answer(method, context, (yield from ask(request)))
-
-
-def upload_of(source: Any) -> Upload:
-    """A body to send, in chunks."""
-    is_repeatable = type(source) in (*_BYTE_TYPES, list, tuple)
-    return Upload(functools.partial(read_chunks, source), is_repeatable)
-
-
-def pop(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    """End a frame. Its result is what a tool may return; a stream is read to its end."""
-    value = arguments.get("result")
-    kind = type(value)
-    if hasattr(kind, "read") or hasattr(kind, "__next__"):
-        value = yield from run_outside(functools.partial(_read_all, value))
-    if value is not None:
-        arguments = {**arguments, "result": value if type(value) in _BYTE_TYPES else plain_value("the result", value)}
-    return (yield from call_method(method, context, arguments))
-
-
-def _read_all(source: Any) -> Any:
-    items: list[Any] = list(read_chunks(source)) if hasattr(type(source), "read") else list(source)
-    if all(type(each) in _BYTE_TYPES for each in items):
-        return b"".join(items)
-    return "".join(items) if all(type(each) is str for each in items) else items
-
-
-def act(method: RemoteMethod, context: SessionContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
-    """Store an action: its calls have arguments and results of any type with a JSON form."""
-    calls: Any = arguments.get("tool_calls")
-    if type(calls) in (list, tuple):
-        plain = [to_json("the call", each) if type(each) is dict else each for each in calls]
-        arguments = {**arguments, "tool_calls": plain}
-    return (yield from call_method(method, context, arguments))
 
 
 # Messages and packs
@@ -273,7 +106,7 @@ def record(method: RemoteMethod, context: SessionContext, arguments: dict[str, A
     if "content" in arguments:
         sent["content"] = plain_content(content)
     if "tool_calls" in arguments:
-        sent["tool_calls"] = [_describe_call(each) for each in arguments["tool_calls"]]
+        sent["tool_calls"] = [describe_call(each) for each in arguments["tool_calls"]]
     if arguments.get("metadata") is not None:
         sent["metadata"] = to_json("metadata", arguments["metadata"])
     recorded: Message = yield from _send_probed(method, context, sent, arguments)
@@ -386,6 +219,20 @@ def destroy(method: RemoteMethod, context: SessionContext, arguments: dict[str, 
         return
 
 
+def open_session(method: RemoteMethod, context: RemoteEngineContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
+    """Open a session. Without `create`, that is a read: a key that may only read can do it."""
+    if check_flag("create", arguments.get("create", False)):
+        return (yield from call_method(method, context, arguments))
+    place = {name: arguments[name] for name in ("session", "actor", "thread") if name in arguments}
+    options: Any = {name: value for name, value in arguments.items() if name not in (*place, "create", "user")}
+    add_user(context, arguments.get("user"), options)
+    actor = place.get("actor", context.actor or DEFAULT_ACTOR)
+    scope = Scope.check(context.tenant, actor, place["session"], place.get("thread"))
+    opened = SessionContext(context, scope)
+    yield from call_method(list_methods(Session)["state"], opened, {})
+    return opened
+
+
 def resume(method: RemoteMethod, context: EngineContext, arguments: dict[str, Any]) -> RemoteFlow[Any]:
     if not isinstance(arguments["token"], str):
         probe_arguments(method, context, arguments)
@@ -434,7 +281,8 @@ def _answer_call(context: SessionContext, started: StartedCall) -> RemoteFlow[An
 
 def ask_tool(context: SessionContext, tool: str, arguments: Mapping[str, Any]) -> RemoteFlow[str]:
     """What a tool of the engine says to the model."""
-    response = yield from post(context, f"/tools/{tool}", {name: _plain(value) for name, value in arguments.items()})
+    sent = {name: _plain(value) for name, value in arguments.items()}
+    response = yield from post(context, f"/tools/{tool}", sent, is_safe=tool != UPDATE_SITUATION.name)
     return msgspec.json.decode(response.body, type=ToolText).text
 
 
@@ -538,11 +386,13 @@ class RemoteTurns:
         """Keep the turn for its time from now."""
         turn = context.engine.turn
         assert turn is not None, "the context of a turn has one"
-        yield from post(context, f"/turns/{turn.number}", {"lease_s": turn.lease_us / 1_000_000}, verb="PUT")
+        yield from post(
+            context, f"/turns/{turn.number}", {"lease_s": turn.lease_us / 1_000_000}, verb="PUT", is_safe=True
+        )
 
     @staticmethod
     def end(context: SessionContext) -> RemoteFlow[None]:
         """Give the turn back."""
         turn = context.engine.turn
         assert turn is not None, "the context of a turn has one"
-        yield from post(context, f"/turns/{turn.number}", {}, verb="DELETE")
+        yield from post(context, f"/turns/{turn.number}", {}, verb="DELETE", is_safe=True)

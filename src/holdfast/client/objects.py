@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
-from holdfast.client import flows
+from holdfast.client import flows, values
 from holdfast.client.calls import RemoteMethod, bind_arguments, call_method, list_methods
 from holdfast.client.exchanges import RemoteFlow
 from holdfast.flows.context import LedgerContext, SessionContext
@@ -31,22 +31,23 @@ SPECIALS: Mapping[str, Special] = {
     "observe": flows.observe,
     "destroy": flows.destroy,
     "resume": flows.resume,
+    "Engine.session": flows.open_session,
     "fork": flows.fork,
-    "result": flows.send_value("value"),
-    "frame": flows.convert_value("inputs", "the inputs"),
-    "Frame.update": flows.convert_value("inputs", "the inputs"),
-    "pop": flows.pop,
+    "result": values.send_value("value"),
+    "frame": values.convert_value("inputs", "the inputs"),
+    "Frame.update": values.convert_value("inputs", "the inputs"),
+    "pop": values.pop,
     "compact": flows.compact,
-    "FrameHandlesFacet.add": flows.send_value("content"),
-    "FrameHandlesFacet.replace": flows.send_value("content"),
-    "WorkingFacet.set": flows.convert_value("value", "the value"),
-    "EnvironmentFacet.set": flows.convert_value("value", "the value"),
-    "Ledger.set": flows.convert_value("value", "the value of a fact"),
-    "FactsFacet.set": flows.convert_value("value", "the value of a fact"),
-    "set_all": flows.set_all,
-    "EntriesFacet.append": flows.append_entry,
-    "append_all": flows.append_entries,
-    "act": flows.act,
+    "FrameHandlesFacet.add": values.send_value("content"),
+    "FrameHandlesFacet.replace": values.send_value("content"),
+    "WorkingFacet.set": values.convert_value("value", "the value"),
+    "EnvironmentFacet.set": values.convert_value("value", "the value"),
+    "Ledger.set": values.set_fact,
+    "FactsFacet.set": values.set_fact,
+    "set_all": values.set_all,
+    "EntriesFacet.append": values.append_entry,
+    "append_all": values.append_entries,
+    "act": values.act,
 }
 """The methods that do more than one request, by name, or by class and name."""
 

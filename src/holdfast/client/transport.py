@@ -82,7 +82,7 @@ class _Pool:
         headers = dict(request.headers)
         if request.body is not None:
             headers["Content-Type"] = request.media_type
-        read_s = silence_s or self.address.timeout_s + request.wait_s
+        read_s = silence_s or self.address.timeout_s
         return {
             "method": request.verb,
             "url": f"{self.address.url}{API}{_keep_dots(request.path)}",
@@ -261,7 +261,10 @@ class AwaitedPool(_Pool):
         return await _run_async(attempts(request, self.address.url, self.address.retries), carry_out)
 
     async def _send(self, request: RemoteRequest) -> RemoteResponse:
-        content = _iterate_in_thread(request.body.open()) if isinstance(request.body, Upload) else request.body
+        content: Any = request.body
+        if isinstance(request.body, Upload):
+            chunks = request.body.open()
+            content = chunks if isinstance(chunks, AsyncIterator) else _iterate_in_thread(chunks)
         client = self.client
         try:
             answer = await client.request(**self._build(request), content=content)

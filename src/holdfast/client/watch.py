@@ -12,14 +12,14 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from holdfast.api.operations import SESSION_PATH
-from holdfast.api.requests import quote_name
+from holdfast.api.requests import CURSOR_HEADER, quote_name, unquote_name
 from holdfast.client.calls import ledger_place, scope_query
 from holdfast.client.exchanges import RemoteRequest
 from holdfast.errors import HoldfastError, ServerBusy, ServerFailed, ServerUnreachable, StoreClosed
@@ -67,20 +67,17 @@ def find_whole_feed() -> FeedAddress:
 
 
 class EventLines:
-    """Reads server-sent events from bytes. An id without data moves the cursor alone."""
+    """Reads server-sent events from bytes."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._data = b""
-        self.cursor: str | None = None
 
     def add(self, chunk: bytes) -> Iterator[FeedEvent]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             if line.startswith(b"data: "):
                 self._data = line[6:]
-            elif line.startswith(b"id: "):
-                self.cursor = line[4:].decode()
             elif not line and self._data:
                 data, self._data = self._data, b""
                 yield msgspec.json.decode(data, type=FeedEvent)
@@ -100,10 +97,13 @@ class FeedProgress:
     @property
     def request(self) -> RemoteRequest:
         query = (*self._feed.query, ("after", self.cursor), *((("timeout_s", "0"),) if self.is_finite else ()))
-        return RemoteRequest("GET", self._feed.path, query, is_safe=True)
+        return RemoteRequest("GET", self._feed.path, query, (("Accept-Encoding", "identity"),), is_safe=True)
 
-    def note_answer(self) -> None:
+    def note_answer(self, headers: Mapping[str, str]) -> None:
+        """The feed begins: note where."""
         self._failed_at = None
+        if self.cursor == NOW:
+            self.cursor = unquote_name(headers.get(CURSOR_HEADER, NOW))
 
     def note_failure(self, error: HoldfastError) -> HoldfastError | None:
         """The error to raise; None to try again."""
@@ -164,13 +164,11 @@ class BlockingReader:
         lines = EventLines()
         with self._pool.stream(self._progress.request, silence_s=_SILENCE_S) as answer:
             self._socket = answer.extensions["network_stream"].get_extra_info("socket")
+            self._progress.note_answer(answer.headers)
             for chunk in answer.iter_raw():
-                self._progress.note_answer()
                 for event in lines.add(chunk):
                     self._put(event)
                     self._progress.cursor = event.cursor
-                if lines.cursor is not None:
-                    self._progress.cursor = lines.cursor
                 self.is_connected.set()
                 if self._is_over.is_set():
                     return
@@ -274,13 +272,11 @@ class AwaitedReader:
     async def _read(self) -> None:
         lines = EventLines()
         async with self._pool.stream(self._progress.request, silence_s=_SILENCE_S) as answer:
+            self._progress.note_answer(answer.headers)
             async for chunk in answer.aiter_raw():
-                self._progress.note_answer()
                 for event in lines.add(chunk):
                     await self.events.put(event)
                     self._progress.cursor = event.cursor
-                if lines.cursor is not None:
-                    self._progress.cursor = lines.cursor
                 self.is_connected.set()
 
 

@@ -18,7 +18,7 @@ from holdfast.api.operations import OPERATIONS
 from holdfast.api.problems import MEDIA_TYPE
 from holdfast.server.app import build_app
 from holdfast.server.native.dispatch import split_path
-from holdfast.server.native.routing import RouteTree
+from holdfast.server.native.route_tree import RouteTree
 from holdfast.server.settings import ServerSettings
 from tests.server.running import running
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from holdfast.access.access import Right
 from holdfast.access.records import KeyGrant
 from holdfast.api.requests import write_token
 from holdfast.model.sessions.layers import Identity
@@ -26,7 +27,7 @@ class Callers(NamedTuple):
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
     folder = tmp_path_factory.mktemp("access")
-    both = ("read", "write")
+    both: tuple[Right, ...] = ("read", "write")
     identity = Identity(user_id="ada", user_name="Ada", authority="employee", organization="acme")
     keys = make_keys(
         folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ import pytest
 from tests.server.native.serving import TOKEN, ApiClient, serving
 
 
-def send_and_leave(api: ApiClient, path: str, body: dict[str, object], key: str) -> None:
+def send_and_leave(api: ApiClient, path: str, body: Mapping[str, object], key: str) -> None:
     """Send a request, and close the connection without reading its answer."""
     address = urlsplit(api.url)
     content = msgspec.json.encode(body)

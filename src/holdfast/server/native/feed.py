@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 import holdfast
 from holdfast.access import access as rules
 from holdfast.access.access import SYSTEM_TENANT, Access
+from holdfast.api.requests import CURSOR_HEADER, quote_name
 from holdfast.errors import InvalidArgument, NotFound, describe_value
 from holdfast.model.log import FeedEvent, StoredEvent
 from holdfast.model.names import LedgerId, Scope, StreamId
@@ -88,15 +89,14 @@ def read_timeout(call: Call) -> float | None:
 async def _answer_feed(call: Call, watch: AsyncWatch, *, is_own: bool = False) -> Response:
     view = FeedView(call.engine, call.access, is_own=is_own or call.template == ALL_EVENTS)
     await watch._read_on()  # a cursor that is wrong is an error before the answer begins
-    return StreamingResponse(_send_events(watch, view), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+    headers = {"X-Accel-Buffering": "no", CURSOR_HEADER: quote_name(watch.cursor)}
+    return StreamingResponse(_send_events(watch, view), media_type=MEDIA_TYPE, headers=headers)
 
 
 async def _send_events(watch: AsyncWatch, view: FeedView) -> AsyncIterator[bytes]:
     """Events as they are stored, and comments in between. A step that is cancelled loses no event."""
     try:
-        yield (
-            b"id: %s\n\n" % watch.cursor.encode()
-        )  # who continues after it misses nothing, also before the first event
+        yield b": holdfast\n\n"
         step: asyncio.Future[FeedEvent] | None = None
         try:
             while True:

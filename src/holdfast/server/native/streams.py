@@ -57,7 +57,7 @@ async def get_blob(call: Call) -> Response:
 async def _find_size(call: Call, digest: str) -> int:
     text = call.query.get("size")
     if text is not None:
-        is_number = text.isascii() and text.isdigit() and len(text) <= 18
+        is_number = text.isascii() and text.isdigit() and len(text) <= 19
         return check_whole("size", int(text) if is_number else text)
     where: dict[str, str | int] = {"tenant": call.access.tenant, "digest": digest}
     rows = await call.engine._drive(effects.rows(BlobRow, where, None, 1))

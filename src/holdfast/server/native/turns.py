@@ -70,7 +70,7 @@ async def end_turn(call: Call) -> Response:
 
 async def _open_bound(call: Call, lease_us: int) -> holdfast.AsyncSession | holdfast.AsyncFrame:
     text = call.names["number"]
-    is_number = text.isascii() and text.isdigit() and len(text) <= 18
+    is_number = text.isascii() and text.isdigit() and len(text) <= 19
     number = check_whole("the number of the turn", int(text) if is_number else text)
     opened = await open_conversation(call)
     fence = TurnFence(opened.scope, opened._context.frame, number, lease_us)
