@@ -14,9 +14,8 @@ import holdfast
 from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import TOOL, Desk, first_text, say
 
-PIXEL = "data:image/png;base64," + (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
-)
+PIXEL_DATA = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+PIXEL = f"data:image/png;base64,{PIXEL_DATA}"
 
 
 def ask(desk: Desk, asked: Any, **options: Any) -> Response:

@@ -190,6 +190,45 @@ def test_two_requests_on_one_conversation_wait_for_each_other(chat_desk: Desk) -
     assert texts(chat_desk, conversation.id) == ["one", "You said: one", "two", "You said: two"]
 
 
+def test_many_clients_of_one_conversation_take_turns(chat_desk: Desk) -> None:
+    conversation = chat_desk.client.conversations.create()
+    failures: list[Exception] = []
+
+    def work(name: str) -> None:
+        for number in range(4):
+            try:
+                said = f"{name}{number}"
+                response = chat_desk.client.responses.create(model="m1", input=said, conversation=conversation.id)
+                assert response.output_text == f"You said: {said}"
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    said = texts(chat_desk, conversation.id)
+    assert len(said) == 32
+    assert said[1::2] == [f"You said: {text}" for text in said[::2]]
+
+
+def test_a_request_is_not_taken_for_an_older_one_that_failed(chat_desk: Desk) -> None:
+    conversation = chat_desk.client.conversations.create()
+    options: Any = {"model": "m1", "input": "hello", "conversation": conversation.id}
+    chat_desk.model.weather = lambda body: 500
+    with pytest.raises(openai.InternalServerError):
+        chat_desk.client.responses.create(**options)
+    chat_desk.model.weather = lambda body: 0
+    later: Any = {"type": "message", "role": "user", "content": "later"}
+    chat_desk.client.conversations.items.create(conversation.id, items=[later])
+    chat_desk.client.responses.create(**options)
+    assert texts(chat_desk, conversation.id)[:2] == ["later", "hello"]
+    chat_desk.client.responses.create(**options)
+    assert texts(chat_desk, conversation.id).count("hello") == 2
+
+
 # In the background
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import cast
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -271,13 +272,13 @@ class _Opening:
         found = await session.entries.list(kind=START_ENTRY, limit=1)
         if not found or _digest_of(found[0]) != self._plan.digest:
             return None
-        later = [message async for message in _newest(session)]
-        if later and later[0].role == "assistant":
+        newest = [message async for message in _newest(session)]
+        if not newest or newest[0].role == "assistant" or newest[0].seq < found[0].seq:
             return None
         ends = await session.entries.list(kind=END_ENTRY, parent=found[0].key, limit=1)
-        if ends and cast("Fields", ends[0].body).get("status") != "failed":
-            return None
-        return found[0]
+        state = msgspec.convert(ends[0].body, ResponseState) if ends else ResponseState(status="failed")
+        is_last = not ends or newest[0].seq == state.input[1]
+        return found[0] if state.status == "failed" and is_last else None
 
 
 async def check_answers(session: holdfast.AsyncSession, plan: ResponsePlan) -> None:

@@ -26,6 +26,9 @@ from holdfast.server.v1.output import OutputBuilder
 CONNECT_S = 10
 READ_S = 600
 """How long the upstream may be silent."""
+CONNECTIONS = 1_000
+"""The most requests to the upstream at once; others wait for a free connection."""
+KEPT_CONNECTIONS = 100
 ERROR_CHARS = 2_000
 LINE_BYTES = 16 << 20
 """The most bytes of one event of a stream."""
@@ -159,7 +162,8 @@ def find_kind(settings: ServerSettings) -> str:
 
 
 def new_client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(READ_S, connect=CONNECT_S), trust_env=False)
+    limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(READ_S, connect=CONNECT_S), limits=limits)
 
 
 def upstream_error(status: int, reason: str, code: str = "upstream_error") -> ApiError:
