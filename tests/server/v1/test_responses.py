@@ -207,6 +207,18 @@ def test_what_is_not_stored_cannot_be_found(desk: Desk) -> None:
                 assert "secret" not in message.text
 
 
+def test_a_call_can_be_answered_without_storing_it(desk: Desk) -> None:
+    conversation = desk.client.conversations.create()
+    first = ask(desk, "call lamp", tools=[TOOL], conversation=conversation.id)
+    result = {"type": "function_call_output", "call_id": call_of(first).call_id, "output": "a light"}
+    for where in ({"conversation": conversation.id}, {"previous_response_id": first.id}):
+        answer = ask(desk, [result], tools=[TOOL], store=False, **where)
+        assert answer.output_text == "The tool said: a light"
+    assert ask(desk, [result], tools=[TOOL], conversation=conversation.id).output_text == "The tool said: a light"
+    assert len(list(desk.client.conversations.items.list(conversation.id))) == 4
+    assert desk.model.refused == []
+
+
 def test_the_stateless_style_works(desk: Desk) -> None:
     history: list[Any] = [{"role": "user", "content": "call lamp"}]
     response = ask(desk, history, tools=[TOOL], store=False)

@@ -132,6 +132,11 @@ def is_visible(message: Message) -> bool:
     return not (message.erased or message.withdrawn or message.frame or message.late)
 
 
+def is_listed(message: Message) -> bool:
+    """Whether a conversation lists a message: a reply that broke off belongs to its response alone."""
+    return is_visible(message) and message.skipped != "incomplete"
+
+
 class ItemReader:
     """Shows the messages of a session as items. Bodies and calls that they refer to are read when needed."""
 

@@ -32,7 +32,9 @@ from holdfast.server.v1.items import ENGINE_CALLS, ItemReader
 from holdfast.server.v1.output import OutputBuilder, OutputTooLarge, make_id
 from holdfast.server.v1.plans import ResponsePlan
 from holdfast.server.v1.records import (
+    CANCELLED,
     END_ENTRY,
+    STOPPED_TEXT,
     ResponseRecord,
     ResponseState,
     build_response,
@@ -94,7 +96,7 @@ class Runs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for run in list(self.active.values()):
-            run.stop("the server was stopped")
+            run.stop(STOPPED_TEXT)
         if self._tasks:
             await asyncio.wait(self._tasks)
         if self._client is not None:
@@ -254,6 +256,8 @@ class Run:
             if task is not None:
                 task.uncancel()
             state = self._build_state("cancelled", reason=self._stop_reason)
+            if self._stop_reason == STOPPED_TEXT:
+                state = self._build_state("failed", error={"code": "server_error", "message": STOPPED_TEXT})
         except Exception as error:  # noqa: BLE001 - it becomes the state of the response
             state = self._fail(error)
         finally:
@@ -328,7 +332,7 @@ class Run:
             await asyncio.sleep(CANCEL_POLL_S)
             try:
                 if await self.record.session.entries.get(f"{self.record.entry.key}:cancel") is not None:
-                    self.stop("cancelled")
+                    self.stop(CANCELLED)
                     return
             except HoldfastError:
                 continue  # the store may answer again
