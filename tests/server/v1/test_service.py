@@ -226,6 +226,7 @@ STRANGE: dict[str, bytes] = {
     "an error in a stream": b'data: {"error": {"message": "overloaded"}}\n\n',
     "wrong types": b'data: {"choices": [{"delta": {"tool_calls": [7]}}]}\n\n',
     "a wrong delta": b'data: {"choices": [{"delta": {"content": 7, "tool_calls": "x"}, "index": "y"}]}\n\n',
+    "half a character": b'data: {"choices": [{"delta": {"content": "a\\ud800b"}, "finish_reason": "stop"}]}\n\n',
     "an early end": b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n',
     "an anthropic block without a start": b'data: {"type": "content_block_delta", "index": 3, "delta": {"type": '
     b'"input_json_delta", "partial_json": "{"}}\n\n',

@@ -26,6 +26,7 @@ from holdfast.server.v1.bodies import (
     Fields,
     Order,
     build_page,
+    digest_fields,
     get_key,
     get_list,
     get_metadata,
@@ -151,7 +152,7 @@ async def create_items(request: Request) -> Response:
 async def note_request(session: holdfast.AsyncSession, kind: str, name: str, body: Fields) -> bool:
     """Note the request of a key. Returns whether it was noted before; another request with the key is refused."""
     before = await session.entries.get(name)
-    await session.entries.append(kind, name, {"digest": hashlib.sha256(codec.encode(body)).hexdigest()})
+    await session.entries.append(kind, name, {"digest": digest_fields(body)})
     return before is not None
 
 

@@ -124,7 +124,7 @@ async def _stream(run: Run) -> Response:
 
 
 def spell_event(event: Fields) -> bytes:
-    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode(errors="replace")
 
 
 # Stored responses
