@@ -281,6 +281,10 @@ def test_options_reach_the_upstream(desk: Desk) -> None:
         },
     }
     assert {key: sent.get(key) for key in expected[desk.kind]} == expected[desk.kind]
+    assert "include" not in sent, "a model that does not reason refuses to be asked for sealed reasoning"
+    if desk.kind == "openai-responses":
+        desk.client.responses.create(model="gpt-5.6", input="hello")
+        assert desk.sent["include"] == ["reasoning.encrypted_content"]
     assert desk.model.refused == []
 
 

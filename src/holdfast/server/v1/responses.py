@@ -232,8 +232,8 @@ async def list_input(request: Request) -> Response:
 
 
 async def compact(request: Request) -> Response:
-    """Compact a conversation: what the client sends, or what is stored behind a response."""
-    access_of(request).check("write")
+    """Compact a conversation: what the client sends, or what is stored behind a response. Nothing is stored."""
+    access_of(request).check("read")
     body = await read_body(request)
     model = get_text(body, "model")
     if not model:
@@ -280,5 +280,5 @@ async def count_input(request: Request) -> Response:
     plan = read_plan({**body, "store": False})
     budget = settings_of(request).budget if plan.truncation == "auto" else find_window(plan.question.model, None)
     async with _open_scratch(request, plan) as session:
-        pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False)
+        pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False, time=False)
     return JSONResponse({"object": "response.input_tokens", "input_tokens": pack.tokens.used})

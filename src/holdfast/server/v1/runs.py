@@ -446,6 +446,7 @@ class Run:
             brief = msgspec.structs.replace(brief, read_handle=False, recall_memory=False)
         question = self.plan.question
         options: dict[str, Any] = {"model": question.model, "brief": brief, "max_output": question.max_output_tokens}
+        options["time"] = False  # a client that wants the model to know the time says so
         if self.plan.truncation == "auto":
             budget = self._settings.budget or find_window(question.model, question.max_output_tokens)
             return await self.session.pack(budget=budget, **options)
