@@ -60,13 +60,11 @@ def test_the_pack_of_a_response_explains_it(chat_desk: Desk) -> None:
     response = ask(chat_desk, "hello")
     assert response.metadata is not None
     with holdfast.open(chat_desk.store) as engine:
-        for row in engine.sessions(order="recent", limit=5):
-            session = engine.session(row.session, actor=row.actor)
-            for pack in session.packs.list():
-                if pack.id == response.metadata["holdfast_pack"] and pack.reply:
-                    assert session.packs.manifest(pack).request.model == "m1"
-                    return
-    raise AssertionError("no session has the pack")
+        session = engine.session(response.metadata["holdfast_session"])
+        pack = response.metadata["holdfast_pack"]
+        assert session.packs.manifest(pack).request.model == "m1"
+        shown = session.packs.reproduce(pack).openai()["messages"]
+    assert shown[-1] == chat_desk.sent["messages"][-1] == {"role": "user", "content": "hello"}
 
 
 def test_a_stream_spells_the_response(desk: Desk) -> None:

@@ -32,7 +32,7 @@ from holdfast.server.v1.conversations import (
 )
 from holdfast.server.v1.errors import ApiError, invalid, not_found
 from holdfast.server.v1.ids import ResponseAddress, derive_conversation_id, new_conversation_id
-from holdfast.server.v1.items import ItemReader, split_items
+from holdfast.server.v1.items import ItemReader, find_engine_calls, split_items
 from holdfast.server.v1.output import make_id
 from holdfast.server.v1.plans import ResponsePlan, read_conversation
 from holdfast.server.v1.records import END_ENTRY, START_ENTRY, ResponseRecord, ResponseState, find_record
@@ -217,8 +217,10 @@ class Opening:
 async def check_answers(session: holdfast.AsyncSession, plan: ResponsePlan) -> None:
     """Refuse a request that leaves calls of the model without their outputs, as providers do."""
     given = {value.get("call_id", value.get("id")) for value in plan.values}
-    for call in await session.open_calls():
-        if call.provider_id not in given and call.id not in given:
+    waiting = await session.open_calls()
+    own = await find_engine_calls(session) if waiting else set()
+    for call in waiting:
+        if call.provider_id not in given and call.id not in given | own:
             name = call.provider_id or call.id
             reason = f"No tool output found for function call {name}. Pass it in 'input', or delete the item."
             raise invalid(f"{reason} Nothing was stored.", "input", "calls_open")

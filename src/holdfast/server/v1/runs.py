@@ -28,7 +28,7 @@ from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
 from holdfast.server.v1.ids import ResponseIds, load_ids, name_item
-from holdfast.server.v1.items import ENGINE_CALLS, ItemReader
+from holdfast.server.v1.items import ENGINE_CALLS, ItemReader, find_engine_calls
 from holdfast.server.v1.output import OutputBuilder, OutputTooLarge, make_id
 from holdfast.server.v1.plans import ResponsePlan
 from holdfast.server.v1.records import (
@@ -362,11 +362,8 @@ class Run:
 
     async def _run_engine_calls(self) -> None:
         """Run the calls of the engine's own tools."""
-        for call in await self.session.open_calls():
-            message = await self.session.find_message(call.id)
-            hidden = message.metadata.get(ENGINE_CALLS) if message is not None else None
-            if isinstance(hidden, list) and call.provider_id in hidden:
-                await self.session.run(call.id, again=True)  # they only read, so a second time does no harm
+        for call in sorted(await find_engine_calls(self.session)):
+            await self.session.run(call, again=True)  # they only read, so a second time does no harm
 
     async def _ask(self, *, may_read: bool) -> ReplyEnd:
         """One call of the model: its pack, its reply, and the record of both."""

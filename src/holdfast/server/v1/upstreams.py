@@ -107,9 +107,9 @@ class Upstream:
     def __init__(self, settings: ServerSettings, client: httpx2.AsyncClient) -> None:
         from holdfast.server.v1 import anthropic_dialect, chat_dialect, responses_dialect  # noqa: PLC0415 - they use this
 
-        self.address = settings.upstream.rstrip("/")
-        kind = find_kind(settings)
-        host = urlsplit(self.address).hostname or ""
+        parts = urlsplit(settings.upstream)
+        self.address = settings.upstream.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
+        kind, host = find_kind(settings), parts.hostname or ""
         dialects: dict[str, Dialect] = {
             "openai": chat_dialect.ChatDialect(is_openai=host == "api.openai.com"),
             "openai-responses": responses_dialect.ResponsesDialect(),
