@@ -10,6 +10,7 @@ import httpx2
 import openai
 import pytest
 
+import holdfast
 from tests.protocols import Reply, Talk
 from tests.server.v1.serving import KEY, serving
 from tests.server.v1.upstream import KINDS, ModelServer, echo, model_server
@@ -69,6 +70,8 @@ def open_desk(kind: str, folder: Path, **settings: Any) -> Iterator[Desk]:
     ):
         patch.setenv("UPSTREAM_KEY", "secret-of-the-upstream")
         yield Desk(client, http, model, url, store, kind)
+    with holdfast.open(store) as engine:
+        assert engine.admin.verify().ok
 
 
 def reset(desk: Desk) -> Iterator[Desk]:

@@ -309,6 +309,11 @@ def test_what_others_have_does_not_exist(chat_desk: Desk) -> None:
             body = {"model": "m1", "input": "x", "previous_response_id": answer["id"]}
             assert stranger.post("/responses", json=body).status_code == 404
         assert bob.get(f"/responses/{answer['id']}").status_code == 200
+        for text in ("one", "two"):
+            body = {"model": "m1", "input": text, "previous_response_id": answer["id"]}
+            follow = bob.post("/responses", json=body).json()
+            assert bob.get(f"/responses/{follow['id']}").json() == follow
+            assert carol.get(f"/responses/{follow['id']}").status_code == 404
         with holdfast.open(chat_desk.store) as engine:
             assert engine.session(made["id"], actor="bob").state().identity.user_id == "bob"
 
@@ -377,6 +382,30 @@ def test_bad_json_is_refused(chat_desk: Desk, content: bytes) -> None:
         answer = chat_desk.http.post(path, content=content)
         assert answer.status_code == 400
         assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['"\\ud800"', "1e999", str(1 << 90), '"' + "x" * 2_000 + '"', '{"\\ud800": 1}', "[[[]]]", '"\\u0000"', "-0.0"],
+)
+def test_strange_values_are_refused_or_kept(chat_desk: Desk, value: str) -> None:
+    conversation = chat_desk.client.conversations.create().id
+    for name in (
+        "input instructions model reasoning metadata tools user text conversation previous_response_id unknown"
+    ).split():
+        content = f'{{"model": "m1", "input": "x", "{name}": {value}}}'
+        for key in ({}, {"idempotency-key": f"{name}-{conversation}"}):
+            answer = chat_desk.http.post("/responses", content=content.encode(), headers=key)
+            assert answer.status_code < 500, (name, answer.text)
+    for item in (
+        f'{{"type": "unknown", "x": {value}}}',
+        f'{{"type": "message", "role": "user", "content": {value}}}',
+        f'{{"type": "function_call", "call_id": "c", "name": {value}, "arguments": {value}}}',
+        f'{{"type": "message", "role": "user", "content": "x", "id": {value}}}',
+    ):
+        answer = chat_desk.http.post(f"/conversations/{conversation}/items", content=f'{{"items": [{item}]}}'.encode())
+        assert answer.status_code < 500, (item, answer.text)
+    assert chat_desk.http.get(f"/conversations/{conversation}/items").status_code == 200
 
 
 def test_unknown_paths_have_the_envelope(chat_desk: Desk) -> None:

@@ -14,9 +14,8 @@ import holdfast
 from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import TOOL, Desk, first_text, say
 
-PIXEL = "data:image/png;base64," + (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
-)
+PIXEL_DATA = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+PIXEL = f"data:image/png;base64,{PIXEL_DATA}"
 
 
 def ask(desk: Desk, asked: Any, **options: Any) -> Response:
@@ -61,13 +60,11 @@ def test_the_pack_of_a_response_explains_it(chat_desk: Desk) -> None:
     response = ask(chat_desk, "hello")
     assert response.metadata is not None
     with holdfast.open(chat_desk.store) as engine:
-        for row in engine.sessions(order="recent", limit=5):
-            session = engine.session(row.session, actor=row.actor)
-            for pack in session.packs.list():
-                if pack.id == response.metadata["holdfast_pack"] and pack.reply:
-                    assert session.packs.manifest(pack).request.model == "m1"
-                    return
-    raise AssertionError("no session has the pack")
+        session = engine.session(response.metadata["holdfast_session"])
+        pack = response.metadata["holdfast_pack"]
+        assert session.packs.manifest(pack).request.model == "m1"
+        shown = session.packs.reproduce(pack).openai()["messages"]
+    assert shown[-1] == chat_desk.sent["messages"][-1] == {"role": "user", "content": "hello"}
 
 
 def test_a_stream_spells_the_response(desk: Desk) -> None:
@@ -208,6 +205,18 @@ def test_what_is_not_stored_cannot_be_found(desk: Desk) -> None:
                 assert "secret" not in message.text
 
 
+def test_a_call_can_be_answered_without_storing_it(desk: Desk) -> None:
+    conversation = desk.client.conversations.create()
+    first = ask(desk, "call lamp", tools=[TOOL], conversation=conversation.id)
+    result = {"type": "function_call_output", "call_id": call_of(first).call_id, "output": "a light"}
+    for where in ({"conversation": conversation.id}, {"previous_response_id": first.id}):
+        answer = ask(desk, [result], tools=[TOOL], store=False, **where)
+        assert answer.output_text == "The tool said: a light"
+    assert ask(desk, [result], tools=[TOOL], conversation=conversation.id).output_text == "The tool said: a light"
+    assert len(list(desk.client.conversations.items.list(conversation.id))) == 4
+    assert desk.model.refused == []
+
+
 def test_the_stateless_style_works(desk: Desk) -> None:
     history: list[Any] = [{"role": "user", "content": "call lamp"}]
     response = ask(desk, history, tools=[TOOL], store=False)
@@ -270,6 +279,10 @@ def test_options_reach_the_upstream(desk: Desk) -> None:
         },
     }
     assert {key: sent.get(key) for key in expected[desk.kind]} == expected[desk.kind]
+    assert "include" not in sent, "a model that does not reason refuses to be asked for sealed reasoning"
+    if desk.kind == "openai-responses":
+        desk.client.responses.create(model="gpt-5.6", input="hello")
+        assert desk.sent["include"] == ["reasoning.encrypted_content"]
     assert desk.model.refused == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import Any
 
@@ -135,7 +134,7 @@ def test_a_stream_that_breaks_is_recorded_as_far_as_it_came(desk: Desk) -> None:
     response = desk.client.responses.create(**options)
     assert response.output_text == "You said: hello"
     assert response.id == failed.id
-    assert failed.output_text not in json.dumps(desk.sent).replace("You said: hello\\n", "")
+    assert texts(desk, conversation.id) == ["hello", "You said: hello"]
     follow = desk.client.responses.create(model="m1", input="more", conversation=conversation.id)
     assert follow.output_text == "You said: more"
     assert desk.model.refused == []
@@ -144,10 +143,12 @@ def test_a_stream_that_breaks_is_recorded_as_far_as_it_came(desk: Desk) -> None:
 def test_a_client_who_goes_away_stops_the_work(desk: Desk) -> None:
     conversation = desk.client.conversations.create()
     desk.model.gate.hold(3)
-    stream = desk.client.responses.create(model="m1", input="hello", conversation=conversation.id, stream=True)
+    options: Any = {"model": "m1", "input": "hello", "conversation": conversation.id}
+    options["extra_headers"] = {"Idempotency-Key": f"g-{conversation.id}"}
+    stream = desk.client.responses.create(**options, stream=True)
     name = ""
     for event in stream:
-        name = name or event.response.id  # type: ignore[union-attr]
+        name = name or event.response.id
         if event.type == "response.in_progress":
             break
     assert desk.model.gate.reached.wait(20)
@@ -160,8 +161,11 @@ def test_a_client_who_goes_away_stops_the_work(desk: Desk) -> None:
         threading.Event().wait(0.05)
     assert stored.status == "cancelled"
     desk.model.gate.release()
+    again = desk.client.responses.create(**options)
+    assert (again.status, again.output_text, again.id) == ("completed", "You said: hello", name)
     follow = desk.client.responses.create(model="m1", input="more", conversation=conversation.id)
     assert follow.status == "completed"
+    assert texts(desk, conversation.id) == ["hello", "You said: hello", "more", "You said: more"]
     assert desk.model.refused == []
 
 
@@ -188,6 +192,45 @@ def test_two_requests_on_one_conversation_wait_for_each_other(chat_desk: Desk) -
     second.join(30)
     assert sorted(answers) == ["You said: one", "You said: two"]
     assert texts(chat_desk, conversation.id) == ["one", "You said: one", "two", "You said: two"]
+
+
+def test_many_clients_of_one_conversation_take_turns(chat_desk: Desk) -> None:
+    conversation = chat_desk.client.conversations.create()
+    failures: list[Exception] = []
+
+    def work(name: str) -> None:
+        for number in range(4):
+            try:
+                said = f"{name}{number}"
+                response = chat_desk.client.responses.create(model="m1", input=said, conversation=conversation.id)
+                assert response.output_text == f"You said: {said}"
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    said = texts(chat_desk, conversation.id)
+    assert len(said) == 32
+    assert said[1::2] == [f"You said: {text}" for text in said[::2]]
+
+
+def test_a_request_is_not_taken_for_an_older_one_that_failed(chat_desk: Desk) -> None:
+    conversation = chat_desk.client.conversations.create()
+    options: Any = {"model": "m1", "input": "hello", "conversation": conversation.id}
+    chat_desk.model.weather = lambda body: 500
+    with pytest.raises(openai.InternalServerError):
+        chat_desk.client.responses.create(**options)
+    chat_desk.model.weather = lambda body: 0
+    later: Any = {"type": "message", "role": "user", "content": "later"}
+    chat_desk.client.conversations.items.create(conversation.id, items=[later])
+    chat_desk.client.responses.create(**options)
+    assert texts(chat_desk, conversation.id)[:2] == ["later", "hello"]
+    chat_desk.client.responses.create(**options)
+    assert texts(chat_desk, conversation.id).count("hello") == 2
 
 
 # In the background

@@ -125,6 +125,23 @@ def test_a_stream_in_the_background_goes_on_without_its_client(chat_desk: Desk) 
     assert events[-1].response.output_text == "You said: hello"
 
 
+def test_a_server_that_is_stopped_leaves_nothing_in_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPSTREAM_KEY", "x")
+    store = str(tmp_path / "agent.db")
+    with model_server(echo) as (model, address):
+        with serving(store, upstream=address) as url, client_of(url) as client:
+            model.gate.hold(3)
+            response = client.responses.create(model="m1", input="hello", background=True)
+            assert model.gate.reached.wait(20)
+        with serving(store, upstream=address) as url, client_of(url) as client:
+            stored = client.responses.retrieve(response.id)
+            assert stored.status == "failed"
+            assert stored.error is not None
+            assert stored.output_text
+            model.gate.release()
+            assert client.responses.create(model="m1", input="more").status == "completed"
+
+
 # Spending
 
 
@@ -226,6 +243,7 @@ STRANGE: dict[str, bytes] = {
     "an error in a stream": b'data: {"error": {"message": "overloaded"}}\n\n',
     "wrong types": b'data: {"choices": [{"delta": {"tool_calls": [7]}}]}\n\n',
     "a wrong delta": b'data: {"choices": [{"delta": {"content": 7, "tool_calls": "x"}, "index": "y"}]}\n\n',
+    "half a character": b'data: {"choices": [{"delta": {"content": "a\\ud800b"}, "finish_reason": "stop"}]}\n\n',
     "an early end": b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n',
     "an anthropic block without a start": b'data: {"type": "content_block_delta", "index": 3, "delta": {"type": '
     b'"input_json_delta", "partial_json": "{"}}\n\n',

@@ -132,6 +132,21 @@ def is_visible(message: Message) -> bool:
     return not (message.erased or message.withdrawn or message.frame or message.late)
 
 
+def is_listed(message: Message) -> bool:
+    """Whether a conversation lists a message: a reply that broke off belongs to its response alone."""
+    return is_visible(message) and message.skipped != "incomplete"
+
+
+async def find_engine_calls(session: holdfast.AsyncSession) -> set[str]:
+    """The ids of the open calls that the server runs itself."""
+    found: set[str] = set()
+    for call in await session.open_calls():
+        message = await session.find_message(call.id)
+        if message is not None and call.provider_id in _hidden_calls(message):
+            found.add(call.id)
+    return found
+
+
 class ItemReader:
     """Shows the messages of a session as items. Bodies and calls that they refer to are read when needed."""
 

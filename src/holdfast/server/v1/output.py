@@ -95,6 +95,7 @@ class OutputBuilder:
         """Add a piece of the text, of a refusal, or of reasoning."""
         if not text:
             return
+        text = _clean_text(text)
         self._count(text)
         part = self._part
         if part is None or part.kind != kind:
@@ -128,6 +129,7 @@ class OutputBuilder:
         call = self._calls[key]
         if not text:
             return
+        text = _clean_text(text)
         self._count(text)
         call.pieces.append(text)
         if call.index is not None:
@@ -274,6 +276,11 @@ class OutputBuilder:
         ]
         self.reply = [item for item in self.reply if not any(item is each for each in broken)]
         self.output = [item for item in self.output if not any(item is each for each in broken)]
+
+
+def _clean_text(text: str) -> str:
+    """Text of an upstream, with a mark for each half of a character: it cannot be stored."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _show_part(kind: str, text: str) -> Fields:

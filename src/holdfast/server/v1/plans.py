@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import msgspec
 
 import holdfast
-from holdfast import codec
 from holdfast.errors import describe_value
 from holdfast.server.v1.bodies import (
     Fields,
+    digest_fields,
     get_fields,
     get_flag,
     get_list,
@@ -114,7 +113,7 @@ def read_plan(body: Fields) -> ResponsePlan:
         background=background,
         truncation=truncation,
         echo=echo,
-        digest=hashlib.sha256(codec.encode(digested)).hexdigest(),
+        digest=digest_fields(digested),
     )
 
 

@@ -30,6 +30,8 @@ CANCEL_ENTRY = "v1.response.cancel"
 SESSION_METADATA = "holdfast_session"
 PACK_METADATA = "holdfast_pack"
 """The metadata of a response that name its session and its pack."""
+CANCELLED = "cancelled"
+"""The reason of a response that somebody cancelled."""
 STOPPED_TEXT = "The server stopped before the response was complete. Send the request again."
 
 
@@ -44,7 +46,7 @@ class ResponseState(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     model: str = ""
     reason: str = ""
-    """Why it is incomplete."""
+    """Why it is incomplete, or was cancelled."""
     error: Fields | None = None
     session: str = ""
     pack: str = ""
@@ -55,9 +57,14 @@ class ResponseState(msgspec.Struct, frozen=True, kw_only=True):
         return self.status not in ("queued", "in_progress")
 
     @property
+    def is_abandoned(self) -> bool:
+        """Whether the same request again asks the upstream anew: it failed, or nobody waited for its end."""
+        return self.status == "failed" or (self.status == "cancelled" and self.reason != CANCELLED)
+
+    @property
     def has_answer(self) -> bool:
         """Whether the same request again gets this."""
-        return self.status in ("completed", "incomplete", "cancelled")
+        return self.is_over and not self.is_abandoned
 
 
 class ResponseRecord:

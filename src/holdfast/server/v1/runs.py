@@ -28,11 +28,13 @@ from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
 from holdfast.server.v1.ids import ResponseIds, load_ids, name_item
-from holdfast.server.v1.items import ENGINE_CALLS, ItemReader
+from holdfast.server.v1.items import ENGINE_CALLS, ItemReader, find_engine_calls
 from holdfast.server.v1.output import OutputBuilder, OutputTooLarge, make_id
 from holdfast.server.v1.plans import ResponsePlan
 from holdfast.server.v1.records import (
+    CANCELLED,
     END_ENTRY,
+    STOPPED_TEXT,
     ResponseRecord,
     ResponseState,
     build_response,
@@ -94,7 +96,7 @@ class Runs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for run in list(self.active.values()):
-            run.stop("the server was stopped")
+            run.stop(STOPPED_TEXT)
         if self._tasks:
             await asyncio.wait(self._tasks)
         if self._client is not None:
@@ -254,6 +256,8 @@ class Run:
             if task is not None:
                 task.uncancel()
             state = self._build_state("cancelled", reason=self._stop_reason)
+            if self._stop_reason == STOPPED_TEXT:
+                state = self._build_state("failed", error={"code": "server_error", "message": STOPPED_TEXT})
         except Exception as error:  # noqa: BLE001 - it becomes the state of the response
             state = self._fail(error)
         finally:
@@ -328,7 +332,7 @@ class Run:
             await asyncio.sleep(CANCEL_POLL_S)
             try:
                 if await self.record.session.entries.get(f"{self.record.entry.key}:cancel") is not None:
-                    self.stop("cancelled")
+                    self.stop(CANCELLED)
                     return
             except HoldfastError:
                 continue  # the store may answer again
@@ -358,11 +362,8 @@ class Run:
 
     async def _run_engine_calls(self) -> None:
         """Run the calls of the engine's own tools."""
-        for call in await self.session.open_calls():
-            message = await self.session.find_message(call.id)
-            hidden = message.metadata.get(ENGINE_CALLS) if message is not None else None
-            if isinstance(hidden, list) and call.provider_id in hidden:
-                await self.session.run(call.id, again=True)  # they only read, so a second time does no harm
+        for call in sorted(await find_engine_calls(self.session)):
+            await self.session.run(call, again=True)  # they only read, so a second time does no harm
 
     async def _ask(self, *, may_read: bool) -> ReplyEnd:
         """One call of the model: its pack, its reply, and the record of both."""
@@ -442,6 +443,7 @@ class Run:
             brief = msgspec.structs.replace(brief, read_handle=False, recall_memory=False)
         question = self.plan.question
         options: dict[str, Any] = {"model": question.model, "brief": brief, "max_output": question.max_output_tokens}
+        options["time"] = False  # a client that wants the model to know the time says so
         if self.plan.truncation == "auto":
             budget = self._settings.budget or find_window(question.model, question.max_output_tokens)
             return await self.session.pack(budget=budget, **options)
