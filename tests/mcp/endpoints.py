@@ -51,7 +51,10 @@ KEYS = {
     "bob": user_access("bob"),
     "ada-elsewhere": user_access("ada", tenant="elsewhere"),
     "ada-apart": user_access("ada", actor="apart"),
+    "ada-shared": user_access("ada", actor="shared"),
+    "bob-shared": user_access("bob", actor="shared"),
     "program": Access(principal="program"),
+    "program-shared": Access(principal="program", actor="shared"),
     "model-only": Access(principal="model-only", rights=frozenset({"model"})),
 }
 

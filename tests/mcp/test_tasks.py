@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -162,61 +162,54 @@ def test_a_question_to_a_person_is_a_task_for_a_client_that_knows_tasks(url: str
 # Several processes
 
 
-def test_a_killed_process_leaves_a_task_that_another_one_reports_as_failed_with_an_unknown_outcome(
-    tmp_path: Path,
-) -> None:
-    store = str(tmp_path / "agent.db")
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("wait", seconds=60)
-        other = Wire(second.url)
-        assert other.get(task)["status"] == "working"
-        first.kill()
-        failed = other.wait_for(task, "failed")
-        assert failed["error"]["data"] == {"reason": "outcome_unknown"}
-        assert "unknown" in failed["statusMessage"]
-        assert other.get(task) == failed
+class Survivor(NamedTuple):
+    """A replica that goes on while others are killed, and their store."""
+
+    store: str
+    wire: Wire
 
 
-def test_a_task_that_may_start_again_is_finished_by_another_process(tmp_path: Path) -> None:
-    store, lines = str(tmp_path / "agent.db"), tmp_path / "lines"
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("append_line", path=str(lines), seconds=60)
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
+    store = str(tmp_path_factory.mktemp("tasks") / "agent.db")
+    with Replica(store) as replica:
+        yield Survivor(store, Wire(replica.url))
+
+
+def test_what_a_killed_process_leaves_is_told_and_finished_by_another_one(survivor: Survivor, tmp_path: Path) -> None:
+    lines, other = tmp_path / "lines", survivor.wire
+    with Replica(survivor.store) as first:
+        wire = Wire(first.url)
+        working, asking = wire.call("wait", seconds=60), wire.call("approve")
+        repeatable = wire.call("append_line", path=str(lines), seconds=60)
+        wire.wait_for(asking, "input_required")
         wait_until(lines.exists)
+        assert other.get(working)["status"] == "working"
         first.kill()
-        done = Wire(second.url).wait_for(task, "completed", "failed")
-        assert done["result"]["content"][0]["text"] == "2 lines"
+    for _ in range(2):
+        (key,) = other.wait_for(asking, "input_required")["inputRequests"]
+        other.result("tasks/update", taskId=asking["taskId"], inputResponses={key: ACCEPTED})
+        wait_until(lambda key=key: key not in other.get(asking).get("inputRequests", {}))  # type: ignore[misc]
+    assert other.wait_for(asking, "completed", "failed")["status"] == "completed"
+    failed = other.wait_for(working, "failed")
+    assert failed["error"]["data"] == {"reason": "outcome_unknown"}
+    assert "unknown" in failed["statusMessage"]
+    assert other.get(working) == failed
+    done = other.wait_for(repeatable, "completed", "failed")
+    assert done["result"]["content"][0]["text"] == "2 lines"
 
 
-def test_a_task_that_waits_for_an_answer_outlives_the_process_that_asked(tmp_path: Path) -> None:
-    store = str(tmp_path / "agent.db")
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("approve")
-        Wire(first.url).wait_for(task, "input_required")
-        first.kill()
-        other = Wire(second.url)
-        for _ in range(2):
-            (key,) = other.wait_for(task, "input_required")["inputRequests"]
-            other.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED})
-            wait_until(lambda key=key: key not in other.get(task).get("inputRequests", {}))  # type: ignore[misc]
-        assert other.wait_for(task, "completed")["status"] == "completed"
-
-
-def test_a_task_is_cancelled_from_another_process(tmp_path: Path) -> None:
-    store = str(tmp_path / "agent.db")
-    lines = tmp_path / "lines"
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("append_line", path=str(lines), seconds=60)
-        Wire(second.url).result("tasks/cancel", taskId=task["taskId"])
-        assert Wire(first.url).get(task)["status"] == "cancelled"
-
-
-def test_a_stopped_server_ends_its_tasks_at_once(tmp_path: Path) -> None:
-    store = str(tmp_path / "agent.db")
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("wait", seconds=60)
+def test_a_task_is_cancelled_from_another_process_and_a_stopped_server_ends_its_tasks_at_once(
+    survivor: Survivor,
+) -> None:
+    with Replica(survivor.store) as first:
+        cancelled, stopped = (Wire(first.url).call("wait", seconds=60) for _ in range(2))
+        survivor.wire.result("tasks/cancel", taskId=cancelled["taskId"])
+        assert Wire(first.url).get(cancelled)["status"] == "cancelled"
         first.process.terminate()
         first.process.wait(30)
-        assert Wire(second.url).get(task)["error"]["data"] == {"reason": "outcome_unknown"}
+        assert survivor.wire.get(stopped)["error"]["data"] == {"reason": "outcome_unknown"}
+        assert survivor.wire.get(cancelled)["status"] == "cancelled"
 
 
 # Notifications

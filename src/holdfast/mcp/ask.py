@@ -20,6 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
 import holdfast
+from holdfast.access.access import resume_frame
 from holdfast.errors import AlreadySuspended, InvalidArgument, NoFrameAtWork
 from holdfast.mcp.caller import Caller, CallerSource
 from holdfast.mcp.results import AskResult
@@ -154,10 +155,8 @@ async def _resume(caller: Caller, waiting: _Waiting, shown: ElicitResult) -> Ask
 async def _answer_by_token(caller: Caller, token: str, answer: str | None) -> AskResult:
     if not answer:
         raise InvalidArgument(argument="answer", reason="the answer is missing: pass what the person said")
-    frame = await caller.engine.resume(token)
-    opened = await caller.open(frame.scope.session)
-    if frame.scope.actor != opened.scope.actor:
-        raise InvalidArgument(argument="token", reason="it belongs to another namespace")
+    frame = await resume_frame(caller.engine, caller.access, token)
+    opened = await caller.engine.session(frame.scope.session, actor=frame.scope.actor, thread=frame.scope.thread)
     state = await frame.state()
     is_own = state.budget.total == ASK_BUDGET and not state.messages
     return await _conclude(opened, frame, answer, is_answered=True, is_own=is_own)

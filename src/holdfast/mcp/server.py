@@ -1,7 +1,7 @@
 """The server of MCP: the tools, resources and tasks of Holdfast, for the callers that a source names.
 
 Laws: a caller who may only read is not shown the tools that write, and is refused when they call one. What clients keep
-for us (the state of a question, a cursor) is sealed with a key of the store, so that any process reads it, and nobody
+for us, the state of a question, is sealed with a key of the store, so that any process reads it, and nobody
 else.
 """
 
@@ -122,7 +122,7 @@ class AgentServer:
             )
         AgentTools(source).add_to(self.mcp)
         self.add_task_tool(ask_tool(source))
-        AgentResources(source, self._codec).add_to(self.mcp)
+        AgentResources(source).add_to(self.mcp)
         Subscriptions(source, self.tasks).add_to(self.mcp, has_connections=has_connections)
 
     async def load(self, engine: holdfast.AsyncEngine | None) -> None:
