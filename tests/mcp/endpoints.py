@@ -102,6 +102,14 @@ def configure(agent: AgentServer) -> None:
         state = "second" if ctx.request_state == "first" else "first"
         return InputRequiredResult(input_requests={"ok": form}, request_state=state)
 
+    async def gather(path: str, ctx: Context) -> str | InputRequiredResult:
+        """Ask two questions at once, and add a line to a file when both are answered."""
+        if len(ctx.input_responses or {}) == 2:
+            return f"{add_line(path)} lines"
+        form = ElicitRequest(params=ElicitRequestFormParams(message="?", requested_schema={"type": "object"}))
+        return InputRequiredResult(input_requests={"left": form, "right": form})
+
+    agent.add_task_tool(gather)
     agent.add_task_tool(wait)
     agent.add_task_tool(append_line, restart=True)
     agent.add_task_tool(break_off)

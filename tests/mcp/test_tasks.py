@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from holdfast.mcp.tasks import Tasks
 from mcp import Client
 from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, connected, serving, wait_until
 from tests.postgres import empty_url
+from tests.support import figure
 
 ACCEPTED = {"action": "accept", "content": {"ok": True}}
 
@@ -29,6 +31,20 @@ ACCEPTED = {"action": "accept", "content": {"ok": True}}
 def url(tmp_path: Path) -> Iterator[str]:
     with serving(tmp_path / "agent.db", lease_s=LEASE_S, poll_s=0.05) as address:
         yield address
+
+
+class Survivor(NamedTuple):
+    """A replica that goes on while others are killed, and their store."""
+
+    store: str
+    wire: Wire
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
+    store = str(tmp_path_factory.mktemp("tasks") / "agent.db")
+    with Replica(store) as replica:
+        yield Survivor(store, Wire(replica.url))
 
 
 def test_a_task_is_worked_on_and_completes_with_the_result_of_the_tool(url: str) -> None:
@@ -78,6 +94,22 @@ def test_a_task_that_asks_waits_as_a_suspended_frame_and_each_request_has_a_key_
     assert other != key
     wire.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED, other: ACCEPTED})
     assert wire.wait_for(task, "completed")["result"]["content"][0]["text"] == "second: {'ok': True}"
+
+
+def test_answers_that_come_at_the_same_time_start_the_tool_once(survivor: Survivor, tmp_path: Path) -> None:
+    with Replica(survivor.store) as first, ThreadPoolExecutor(8) as pool:
+        wires = (survivor.wire, Wire(first.url))
+        for number in range(figure(4, 100)):
+            task = wires[number % 2].call("gather", path=str(tmp_path / f"lines-{number}"))
+            keys = wires[0].wait_for(task, "input_required")["inputRequests"]
+            sent = [
+                pool.submit(wire.result, "tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED})
+                for wire in wires
+                for key in keys
+            ]
+            assert all(each.result()["resultType"] == "complete" for each in sent)
+            done = wires[1].wait_for(task, "completed", "failed")
+            assert done["result"]["content"][0]["text"] == "1 lines"
 
 
 def test_an_answer_of_another_kind_is_refused_and_the_task_still_waits(url: str) -> None:
@@ -160,20 +192,6 @@ def test_a_question_to_a_person_is_a_task_for_a_client_that_knows_tasks(url: str
 
 
 # Several processes
-
-
-class Survivor(NamedTuple):
-    """A replica that goes on while others are killed, and their store."""
-
-    store: str
-    wire: Wire
-
-
-@pytest.fixture(scope="module")
-def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
-    store = str(tmp_path_factory.mktemp("tasks") / "agent.db")
-    with Replica(store) as replica:
-        yield Survivor(store, Wire(replica.url))
 
 
 def test_what_a_killed_process_leaves_is_told_and_finished_by_another_one(survivor: Survivor, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ async def use(client: Client) -> None:
         assert [fact["value"] for fact in found.structured_content["facts"]] == ["456 Oak Ave"]
         assert "123 Main St" not in json.dumps(found.structured_content) + read(found)
     await call(client, "record", role="user", text="Please ship the lamp to my address.")
+    assert "ship the lamp" in (await call(client, "recall", query="lamp"))["quotations"]
     await call(client, "situation", goal="Ship the lamp", progress="Address known")
     stored = await call(client, "situation", progress="Packed")
     assert (stored["goal"], stored["progress"], stored["changed"]) == ("Ship the lamp", "Packed", ["progress"])
@@ -327,6 +328,41 @@ def test_a_key_without_the_right_to_read_reads_nothing(url: str) -> None:
                     await attempt()
 
     asyncio.run(work())
+
+
+def test_what_the_user_says_changes_facts_and_the_model_is_told(url: str) -> None:
+    async def work() -> None:
+        async with connected(url, "ada") as client:
+            await call(client, "remember", key="address", value="12 Rue Cler, Lyon")
+            sent = {"role": "user", "text": "I moved: my address is 9 Quai Sud, Lyon now.", "message_id": "m-1"}
+            (change,) = (await call(client, "record", **sent))["changes"]
+            assert change.startswith("Fact changed by it: address")
+            first = await call(client, "record", **sent)
+            assert first["message"] == (await call(client, "record", **sent))["message"]
+            found = await call(client, "recall", query="address")
+            assert [fact["value"] for fact in found["facts"]] == ["9 Quai Sud, Lyon"]
+            assert "Rue Cler" not in found["quotations"]
+            assert "SessionNotFound" in await fail(client, "pack", session="unknown")
+
+    asyncio.run(work())
+
+
+def test_a_finished_conversation_is_recalled_in_a_later_one(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with started(tmp_path / "agent.db", "2026-07-28", "--user", "ada") as client:
+            await call(client, "record", role="user", text="The lighthouse keeper is called Ines.", session="trip")
+            frame = (await call(client, "begin", goal="Search", session="trip"))["frame"]
+            assert "not finished" in await fail(client, "finish", summary="done", session="trip")
+            await call(client, "finish", frame=frame, summary="done", session="trip")
+            await call(client, "finish", summary="We found the lighthouse.", session="trip")
+            assert "Ines" not in (await call(client, "pack", session="trip", query="weather"))["text"]
+            await call(client, "record", role="user", text="hello", session="later")
+            found = await call(client, "recall", query="lighthouse keeper", session="later")
+            while "Ines" not in found["quotations"]:  # until it is delivered
+                await asyncio.sleep(0.1)
+                found = await call(client, "recall", query="lighthouse keeper", session="later")
+
+    asyncio.run(asyncio.wait_for(work(), 45))
 
 
 def test_a_fact_of_higher_authority_stays_and_the_model_is_told(tmp_path: Path) -> None:

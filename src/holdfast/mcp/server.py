@@ -42,7 +42,7 @@ INSTRUCTIONS = (
     "stands. At the start, call recall or pack to learn what is known. When the user states or changes something that "
     "lasts, call remember: the old value is then outdated for everyone. Before you ask the user for something, call "
     "recall. For work of several steps use begin and finish, keep the situation up to date, and use ask before you do what "
-    "cannot be undone."
+    "cannot be undone. When the conversation is over, call finish."
 )
 
 
