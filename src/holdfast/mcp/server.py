@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST
 
 import holdfast
-from holdfast.access.access import SYSTEM_TENANT
+from holdfast.access.system import system_session
 from holdfast.errors import EntryConflict, RightMissing
 from holdfast.mcp.ask import ask_tool
 from holdfast.mcp.caller import Caller, CallerSource
@@ -68,8 +68,7 @@ class StoreCodec:
 
 
 async def _load_secret(engine: holdfast.AsyncEngine) -> bytes:
-    system = engine.acting_as(tenant=SYSTEM_TENANT, principal="server")
-    session = await system.session("mcp", create=True)
+    session = await system_session(engine, "mcp", actor="secrets")
     entry = await session.entries.get("request-state-key")
     if entry is None:
         try:

@@ -54,6 +54,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, ValidationError
 
 import holdfast
+from holdfast.access.system import now_us
 from holdfast.errors import AlreadyTerminal, HoldfastError, TurnBusy
 from holdfast.mcp import task_frames
 from holdfast.mcp.background import background_context
@@ -298,7 +299,7 @@ class Tasks(Extension):
         await task.note_attempt()
         run = asyncio.ensure_future(self._call(task, ctx))
         end = asyncio.ensure_future(_wait_for_end(task))
-        left_s = max(0.0, (task.expires_us - task_frames.now_us()) / 1_000_000)
+        left_s = max(0.0, (task.expires_us - now_us()) / 1_000_000)
         try:
             await asyncio.wait({run, end}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
