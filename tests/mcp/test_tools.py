@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 
 import holdfast
 from mcp import Client
-from tests.mcp.endpoints import MODES, connected, serving
+from tests.mcp.endpoints import MODES, Wire, connected, serving
 
 WRITERS = {"remember", "record", "begin", "finish", "ask"}
 READERS = {"recall", "situation", "read_handle", "pack"}
@@ -456,6 +456,26 @@ def test_sessions_are_listed_in_pages_and_nothing_else_is_in_them(tmp_path: Path
 
     with serving(store) as url:
         asyncio.run(work(url))
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "holdfast://sessions/",
+        "holdfast://sessions/%00",
+        f"holdfast://sessions/{'x' * 5_000}",
+        "holdfast://sessions/mcp/packs/p99999999999999999999",
+        "holdfast://sessions/mcp/packs/p1/text",
+        "holdfast://sessions/mcp/handles/h2_0?start=soon",
+        "holdfast://sessions/mcp/handles/h2_0?start=9999",
+        "holdfast://facts/nokind/ada/color",
+        "holdfast://facts/user/ada/..%2f..",
+    ],
+)
+def test_an_address_that_leads_nowhere_is_an_error_of_the_caller(url: str, uri: str) -> None:
+    wire = Wire(url)
+    assert not wire.call("record", role="user", text="hello")["isError"]
+    assert wire.error("resources/read", uri=uri)["code"] == -32602
 
 
 def test_the_arguments_of_addresses_are_completed(url: str) -> None:

@@ -27,6 +27,7 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
+import holdfast
 from holdfast.access.access import list_sessions
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
 from holdfast.mcp.caller import Caller, CallerSource
@@ -85,11 +86,16 @@ class AgentResources:
 
     # Resources
 
+    async def _open(self, ctx: Context, session: str) -> holdfast.AsyncSession:
+        if not session:
+            raise ResourceNotFoundError("The address names no session.")
+        return await self._source(ctx.request_context).open(session)
+
     @resource_errors
     async def read_session(self, session: str, ctx: Context) -> str:
         """What a session has: its user, situation, frames at work, and the newest packs and handles, with their
         addresses."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         state = await opened.state()
         packs = await opened.packs.list(limit=_LISTED)
         handles = (await opened.handles.list())[-_LISTED:]
@@ -121,22 +127,20 @@ class AgentResources:
     @resource_errors
     async def read_manifest(self, session: str, pack: str, ctx: Context) -> str:
         """Why a stored pack is as it is: for every candidate, whether it is in the pack, and the reason."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         manifest = await opened.packs.manifest(pack)
         return _encode(msgspec.to_builtins(manifest))
 
     @resource_errors
-    async def read_pack(self, session: str, pack: str, ctx: Context, start: int = 0, stop: int | None = None) -> str:
+    async def read_pack(self, session: str, pack: str, ctx: Context, start: str = "0", stop: str = "") -> str:
         """The context of a stored pack as text, from byte start to stop. The last line says how to read on."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         return await read_text(opened, pack, _build_range(start, stop))
 
     @resource_errors
-    async def read_handle(
-        self, session: str, handle: str, ctx: Context, start: int = 0, stop: int | None = None
-    ) -> str:
+    async def read_handle(self, session: str, handle: str, ctx: Context, start: str = "0", stop: str = "") -> str:
         """A stored text or tool result, from byte start to stop. The last line says how to read on."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         return await read_text(opened, handle, _build_range(start, stop))
 
     @resource_errors
@@ -235,8 +239,14 @@ def _describe_session(row: SessionRow) -> Resource:
     )
 
 
-def _build_range(start: int, stop: int | None) -> dict[str, Any]:
-    return {"start": start} if stop is None else {"start": start, "stop": stop}
+def _build_range(start: str, stop: str) -> dict[str, int]:
+    try:
+        wanted = {"start": int(start), "stop": int(stop)} if stop else {"start": int(start)}
+    except ValueError:
+        raise ResourceNotFoundError(
+            "start and stop must be whole numbers: the first byte, and the one to stop before."
+        ) from None
+    return wanted
 
 
 def _encode(value: Any) -> str:
