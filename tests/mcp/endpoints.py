@@ -51,7 +51,10 @@ KEYS = {
     "bob": user_access("bob"),
     "ada-elsewhere": user_access("ada", tenant="elsewhere"),
     "ada-apart": user_access("ada", actor="apart"),
+    "ada-shared": user_access("ada", actor="shared"),
+    "bob-shared": user_access("bob", actor="shared"),
     "program": Access(principal="program"),
+    "program-shared": Access(principal="program", actor="shared"),
     "model-only": Access(principal="model-only", rights=frozenset({"model"})),
 }
 
@@ -99,6 +102,14 @@ def configure(agent: AgentServer) -> None:
         state = "second" if ctx.request_state == "first" else "first"
         return InputRequiredResult(input_requests={"ok": form}, request_state=state)
 
+    async def gather(path: str, ctx: Context) -> str | InputRequiredResult:
+        """Ask two questions at once, and add a line to a file when both are answered."""
+        if len(ctx.input_responses or {}) == 2:
+            return f"{add_line(path)} lines"
+        form = ElicitRequest(params=ElicitRequestFormParams(message="?", requested_schema={"type": "object"}))
+        return InputRequiredResult(input_requests={"left": form, "right": form})
+
+    agent.add_task_tool(gather)
     agent.add_task_tool(wait)
     agent.add_task_tool(append_line, restart=True)
     agent.add_task_tool(break_off)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -21,6 +22,7 @@ from holdfast.mcp.tasks import Tasks
 from mcp import Client
 from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, connected, serving, wait_until
 from tests.postgres import empty_url
+from tests.support import figure
 
 ACCEPTED = {"action": "accept", "content": {"ok": True}}
 
@@ -29,6 +31,20 @@ ACCEPTED = {"action": "accept", "content": {"ok": True}}
 def url(tmp_path: Path) -> Iterator[str]:
     with serving(tmp_path / "agent.db", lease_s=LEASE_S, poll_s=0.05) as address:
         yield address
+
+
+class Survivor(NamedTuple):
+    """A replica that goes on while others are killed, and their store."""
+
+    store: str
+    wire: Wire
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
+    store = str(tmp_path_factory.mktemp("tasks") / "agent.db")
+    with Replica(store) as replica:
+        yield Survivor(store, Wire(replica.url))
 
 
 def test_a_task_is_worked_on_and_completes_with_the_result_of_the_tool(url: str) -> None:
@@ -78,6 +94,22 @@ def test_a_task_that_asks_waits_as_a_suspended_frame_and_each_request_has_a_key_
     assert other != key
     wire.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED, other: ACCEPTED})
     assert wire.wait_for(task, "completed")["result"]["content"][0]["text"] == "second: {'ok': True}"
+
+
+def test_answers_that_come_at_the_same_time_start_the_tool_once(survivor: Survivor, tmp_path: Path) -> None:
+    with Replica(survivor.store) as first, ThreadPoolExecutor(8) as pool:
+        wires = (survivor.wire, Wire(first.url))
+        for number in range(figure(4, 100)):
+            task = wires[number % 2].call("gather", path=str(tmp_path / f"lines-{number}"))
+            keys = wires[0].wait_for(task, "input_required")["inputRequests"]
+            sent = [
+                pool.submit(wire.result, "tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED})
+                for wire in wires
+                for key in keys
+            ]
+            assert all(each.result()["resultType"] == "complete" for each in sent)
+            done = wires[1].wait_for(task, "completed", "failed")
+            assert done["result"]["content"][0]["text"] == "1 lines"
 
 
 def test_an_answer_of_another_kind_is_refused_and_the_task_still_waits(url: str) -> None:
@@ -162,61 +194,40 @@ def test_a_question_to_a_person_is_a_task_for_a_client_that_knows_tasks(url: str
 # Several processes
 
 
-def test_a_killed_process_leaves_a_task_that_another_one_reports_as_failed_with_an_unknown_outcome(
-    tmp_path: Path,
-) -> None:
-    store = str(tmp_path / "agent.db")
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("wait", seconds=60)
-        other = Wire(second.url)
-        assert other.get(task)["status"] == "working"
-        first.kill()
-        failed = other.wait_for(task, "failed")
-        assert failed["error"]["data"] == {"reason": "outcome_unknown"}
-        assert "unknown" in failed["statusMessage"]
-        assert other.get(task) == failed
-
-
-def test_a_task_that_may_start_again_is_finished_by_another_process(tmp_path: Path) -> None:
-    store, lines = str(tmp_path / "agent.db"), tmp_path / "lines"
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("append_line", path=str(lines), seconds=60)
+def test_what_a_killed_process_leaves_is_told_and_finished_by_another_one(survivor: Survivor, tmp_path: Path) -> None:
+    lines, other = tmp_path / "lines", survivor.wire
+    with Replica(survivor.store) as first:
+        wire = Wire(first.url)
+        working, asking = wire.call("wait", seconds=60), wire.call("approve")
+        repeatable = wire.call("append_line", path=str(lines), seconds=60)
+        wire.wait_for(asking, "input_required")
         wait_until(lines.exists)
+        assert other.get(working)["status"] == "working"
         first.kill()
-        done = Wire(second.url).wait_for(task, "completed", "failed")
-        assert done["result"]["content"][0]["text"] == "2 lines"
+    for _ in range(2):
+        (key,) = other.wait_for(asking, "input_required")["inputRequests"]
+        other.result("tasks/update", taskId=asking["taskId"], inputResponses={key: ACCEPTED})
+        wait_until(lambda key=key: key not in other.get(asking).get("inputRequests", {}))  # type: ignore[misc]
+    assert other.wait_for(asking, "completed", "failed")["status"] == "completed"
+    failed = other.wait_for(working, "failed")
+    assert failed["error"]["data"] == {"reason": "outcome_unknown"}
+    assert "unknown" in failed["statusMessage"]
+    assert other.get(working) == failed
+    done = other.wait_for(repeatable, "completed", "failed")
+    assert done["result"]["content"][0]["text"] == "2 lines"
 
 
-def test_a_task_that_waits_for_an_answer_outlives_the_process_that_asked(tmp_path: Path) -> None:
-    store = str(tmp_path / "agent.db")
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("approve")
-        Wire(first.url).wait_for(task, "input_required")
-        first.kill()
-        other = Wire(second.url)
-        for _ in range(2):
-            (key,) = other.wait_for(task, "input_required")["inputRequests"]
-            other.result("tasks/update", taskId=task["taskId"], inputResponses={key: ACCEPTED})
-            wait_until(lambda key=key: key not in other.get(task).get("inputRequests", {}))  # type: ignore[misc]
-        assert other.wait_for(task, "completed")["status"] == "completed"
-
-
-def test_a_task_is_cancelled_from_another_process(tmp_path: Path) -> None:
-    store = str(tmp_path / "agent.db")
-    lines = tmp_path / "lines"
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("append_line", path=str(lines), seconds=60)
-        Wire(second.url).result("tasks/cancel", taskId=task["taskId"])
-        assert Wire(first.url).get(task)["status"] == "cancelled"
-
-
-def test_a_stopped_server_ends_its_tasks_at_once(tmp_path: Path) -> None:
-    store = str(tmp_path / "agent.db")
-    with Replica(store) as first, Replica(store) as second:
-        task = Wire(first.url).call("wait", seconds=60)
+def test_a_task_is_cancelled_from_another_process_and_a_stopped_server_ends_its_tasks_at_once(
+    survivor: Survivor,
+) -> None:
+    with Replica(survivor.store) as first:
+        cancelled, stopped = (Wire(first.url).call("wait", seconds=60) for _ in range(2))
+        survivor.wire.result("tasks/cancel", taskId=cancelled["taskId"])
+        assert Wire(first.url).get(cancelled)["status"] == "cancelled"
         first.process.terminate()
         first.process.wait(30)
-        assert Wire(second.url).get(task)["error"]["data"] == {"reason": "outcome_unknown"}
+        assert survivor.wire.get(stopped)["error"]["data"] == {"reason": "outcome_unknown"}
+        assert survivor.wire.get(cancelled)["status"] == "cancelled"
 
 
 # Notifications

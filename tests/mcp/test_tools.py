@@ -14,10 +14,11 @@ from typing import Any
 import mcp_types
 import pytest
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
 
 import holdfast
 from mcp import Client
-from tests.mcp.endpoints import MODES, connected, serving
+from tests.mcp.endpoints import MODES, Wire, connected, serving
 
 WRITERS = {"remember", "record", "begin", "finish", "ask"}
 READERS = {"recall", "situation", "read_handle", "pack"}
@@ -71,6 +72,7 @@ async def use(client: Client) -> None:
         assert [fact["value"] for fact in found.structured_content["facts"]] == ["456 Oak Ave"]
         assert "123 Main St" not in json.dumps(found.structured_content) + read(found)
     await call(client, "record", role="user", text="Please ship the lamp to my address.")
+    assert "ship the lamp" in (await call(client, "recall", query="lamp"))["quotations"]
     await call(client, "situation", goal="Ship the lamp", progress="Address known")
     stored = await call(client, "situation", progress="Packed")
     assert (stored["goal"], stored["progress"], stored["changed"]) == ("Ship the lamp", "Packed", ["progress"])
@@ -196,7 +198,7 @@ def test_an_answer_over_http_may_come_to_another_process(tmp_path: Path) -> None
                     allow_input_required=True,
                 )
                 if is_refused:
-                    with pytest.raises(mcp_types_error(), match="requestState"):
+                    with pytest.raises(MCPError, match="requestState"):
                         await answer
                 else:
                     result = await answer
@@ -208,12 +210,6 @@ def test_an_answer_over_http_may_come_to_another_process(tmp_path: Path) -> None
         asyncio.run(work(first, second))
 
 
-def mcp_types_error() -> type[Exception]:
-    from mcp.shared.exceptions import MCPError
-
-    return MCPError
-
-
 def test_a_client_that_cannot_be_asked_gets_a_token_that_works_once(url: str) -> None:
     async def work() -> None:
         async with connected(url, "ada", "legacy", elicitation_callback=answering()) as client:
@@ -223,7 +219,7 @@ def test_a_client_that_cannot_be_asked_gets_a_token_that_works_once(url: str) ->
             assert "answer is missing" in await fail(client, "ask", question="Ship it?", token=waiting["token"])
             async with connected(url, "bob", "legacy") as other:
                 refused = await fail(other, "ask", question="?", token=waiting["token"], answer="yes")
-                assert "TokenForbidden" in refused
+                assert "TokenInvalid" in refused
             done = await call(client, "ask", question="Ship it?", token=waiting["token"], answer="yes")
             assert (done["status"], done["frame"]) == ("answered", waiting["frame"])
             again = await fail(client, "ask", question="Ship it?", token=waiting["token"], answer="no")
@@ -246,7 +242,7 @@ def test_a_caller_who_may_only_read_is_shown_no_other_tool_and_changes_nothing(u
             assert {tool.name for tool in tools} & (WRITERS | READERS) == READERS
             assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
             for tool, arguments in (("remember", {"key": "color", "value": "red"}), ("ask", {"question": "?"})):
-                with pytest.raises(mcp_types_error(), match="right 'write'"):
+                with pytest.raises(MCPError, match="right 'write'"):
                     await reader.call_tool(tool, arguments)
             assert "right 'write'" in await fail(reader, "situation", goal="change")
             assert (await call(reader, "recall", key="color"))["facts"][0]["value"] == "blue"
@@ -260,7 +256,7 @@ def test_a_caller_who_may_only_read_is_shown_no_other_tool_and_changes_nothing(u
 def test_reading_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with holdfast.open(store) as engine:
-        session = engine.create_session("mcp-ada", user="ada", memory=True)
+        session = engine.create_session("mcp", actor="ada", user="ada", memory=True)
         session.record("user", "word " * 30_000)
         engine.ledger(user="ada").set("color", "blue")
         before = engine.admin.totals().events
@@ -274,14 +270,17 @@ def test_reading_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     asyncio.run(work())
     with holdfast.open(store) as engine:
         assert engine.admin.totals().events == before
-        assert engine.session("mcp-ada").state().version == 2
+        assert engine.session("mcp", actor="ada").state().version == 2
 
 
-@pytest.mark.parametrize("key", ["bob", "ada-elsewhere", "ada-apart"])
+@pytest.mark.parametrize(
+    ("owner", "key"),
+    [("ada", "bob"), ("ada", "ada-elsewhere"), ("ada", "ada-apart"), ("ada-shared", "bob-shared")],
+)
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_of_another_user_tenant_or_namespace_is_reachable(url: str, key: str, mode: str) -> None:
+def test_nothing_of_another_user_tenant_or_namespace_is_reachable(url: str, owner: str, key: str, mode: str) -> None:
     async def work() -> None:
-        async with connected(url, "ada", mode) as client:
+        async with connected(url, owner, mode) as client:
             fact = (await call(client, "remember", key="secret_color", value="ultramarine"))["fact"]
             await call(client, "remember", key="plan", value="umbra", about="session", session="trip")
             await call(client, "record", role="user", text="My secret is ultramarine.", session="trip")
@@ -291,7 +290,7 @@ def test_nothing_of_another_user_tenant_or_namespace_is_reachable(url: str, key:
             assert "trip" not in shown
             if key != "ada-apart":  # the same user, who has the same facts everywhere
                 assert (await call(other, "recall", query="secret color"))["facts"] == []
-                with pytest.raises(mcp_types_error()):
+                with pytest.raises(MCPError):
                     await other.read_resource(fact["uri"])
             for uri in (
                 "holdfast://sessions/trip",
@@ -299,7 +298,7 @@ def test_nothing_of_another_user_tenant_or_namespace_is_reachable(url: str, key:
                 packed["text_uri"],
                 "holdfast://facts/session/trip/plan",
             ):
-                with pytest.raises(mcp_types_error()) as refused:
+                with pytest.raises(MCPError) as refused:
                     await other.read_resource(uri)
                 assert "ultramarine" not in str(refused.value)
             assert "SessionNotFound" in await fail(other, "recall", key="plan", session="trip")
@@ -312,9 +311,9 @@ def test_nothing_of_another_user_tenant_or_namespace_is_reachable(url: str, key:
 
 def test_a_session_of_another_user_is_not_taken_over(url: str) -> None:
     async def work() -> None:
-        async with connected(url, "ada") as client:
+        async with connected(url, "ada-shared") as client:
             await call(client, "record", role="user", text="mine", session="shared-name")
-        async with connected(url, "bob") as other:
+        async with connected(url, "bob-shared") as other:
             assert "SessionNotFound" in await fail(other, "record", role="user", text="x", session="shared-name")
             assert "SessionNotFound" in await fail(other, "remember", key="a", value=1, session="shared-name")
 
@@ -325,10 +324,45 @@ def test_a_key_without_the_right_to_read_reads_nothing(url: str) -> None:
     async def work() -> None:
         async with connected(url, "model-only") as client:
             for attempt in (client.list_tools, client.list_resources, lambda: client.call_tool("recall", {})):
-                with pytest.raises(mcp_types_error(), match="right 'read'"):
+                with pytest.raises(MCPError, match="right 'read'"):
                     await attempt()
 
     asyncio.run(work())
+
+
+def test_what_the_user_says_changes_facts_and_the_model_is_told(url: str) -> None:
+    async def work() -> None:
+        async with connected(url, "ada") as client:
+            await call(client, "remember", key="address", value="12 Rue Cler, Lyon")
+            sent = {"role": "user", "text": "I moved: my address is 9 Quai Sud, Lyon now.", "message_id": "m-1"}
+            (change,) = (await call(client, "record", **sent))["changes"]
+            assert change.startswith("Fact changed by it: address")
+            first = await call(client, "record", **sent)
+            assert first["message"] == (await call(client, "record", **sent))["message"]
+            found = await call(client, "recall", query="address")
+            assert [fact["value"] for fact in found["facts"]] == ["9 Quai Sud, Lyon"]
+            assert "Rue Cler" not in found["quotations"]
+            assert "SessionNotFound" in await fail(client, "pack", session="unknown")
+
+    asyncio.run(work())
+
+
+def test_a_finished_conversation_is_recalled_in_a_later_one(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with started(tmp_path / "agent.db", "2026-07-28", "--user", "ada") as client:
+            await call(client, "record", role="user", text="The lighthouse keeper is called Ines.", session="trip")
+            frame = (await call(client, "begin", goal="Search", session="trip"))["frame"]
+            assert "not finished" in await fail(client, "finish", summary="done", session="trip")
+            await call(client, "finish", frame=frame, summary="done", session="trip")
+            await call(client, "finish", summary="We found the lighthouse.", session="trip")
+            assert "Ines" not in (await call(client, "pack", session="trip", query="weather"))["text"]
+            await call(client, "record", role="user", text="hello", session="later")
+            found = await call(client, "recall", query="lighthouse keeper", session="later")
+            while "Ines" not in found["quotations"]:  # until it is delivered
+                await asyncio.sleep(0.1)
+                found = await call(client, "recall", query="lighthouse keeper", session="later")
+
+    asyncio.run(asyncio.wait_for(work(), 45))
 
 
 def test_a_fact_of_higher_authority_stays_and_the_model_is_told(tmp_path: Path) -> None:
@@ -392,14 +426,14 @@ def test_a_large_fact_is_shown_in_part_with_a_link(url: str) -> None:
     asyncio.run(work())
 
 
-def test_sessions_are_listed_in_pages_and_a_cursor_is_of_one_caller(tmp_path: Path) -> None:
+def test_sessions_are_listed_in_pages_and_nothing_else_is_in_them(tmp_path: Path) -> None:
     store = tmp_path / "agent.db"
     with holdfast.open(store) as engine:
         for number in range(120):
-            engine.create_session(f"s-{number:03}", user="ada" if number % 2 else "bob")
+            engine.create_session(f"s-{number:03}", actor="shared", user="ada" if number % 2 else "bob")
 
     async def work(url: str) -> None:
-        async with connected(url, "program") as client:
+        async with connected(url, "program-shared") as client:
             names, cursor, pages = [], None, 0
             while pages == 0 or cursor is not None:
                 page = await client.list_resources(cursor=cursor)
@@ -407,20 +441,41 @@ def test_sessions_are_listed_in_pages_and_a_cursor_is_of_one_caller(tmp_path: Pa
                 cursor, pages = page.next_cursor, pages + 1
             assert names == [f"s-{number:03}" for number in range(120)]
             assert pages == 3
-        async with connected(url, "ada") as client:
+        async with connected(url, "ada-shared") as client:
             first = await client.list_resources()
             assert [each.name for each in first.resources] == [f"s-{number:03}" for number in range(1, 101, 2)]
-            assert "s-1" not in (first.next_cursor or "")
             last = await client.list_resources(cursor=first.next_cursor)
             assert [each.name for each in last.resources] == [f"s-{number:03}" for number in range(101, 121, 2)]
             assert last.next_cursor is None
-        async with connected(url, "bob") as other:
-            for cursor in (first.next_cursor, "v1.nonsense"):
-                with pytest.raises(mcp_types_error(), match="cursor"):
+        async with connected(url, "bob-shared") as other:
+            rest = await other.list_resources(cursor=first.next_cursor)
+            assert [each.name for each in rest.resources] == [f"s-{number:03}" for number in range(100, 120, 2)]
+            for cursor in ("nonsense", "W10="):
+                with pytest.raises(MCPError, match="cursor"):
                     await other.list_resources(cursor=cursor)
 
     with serving(store) as url:
         asyncio.run(work(url))
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "holdfast://sessions/",
+        "holdfast://sessions/%00",
+        f"holdfast://sessions/{'x' * 5_000}",
+        "holdfast://sessions/mcp/packs/p99999999999999999999",
+        "holdfast://sessions/mcp/packs/p1/text",
+        "holdfast://sessions/mcp/handles/h2_0?start=soon",
+        "holdfast://sessions/mcp/handles/h2_0?start=9999",
+        "holdfast://facts/nokind/ada/color",
+        "holdfast://facts/user/ada/..%2f..",
+    ],
+)
+def test_an_address_that_leads_nowhere_is_an_error_of_the_caller(url: str, uri: str) -> None:
+    wire = Wire(url)
+    assert not wire.call("record", role="user", text="hello")["isError"]
+    assert wire.error("resources/read", uri=uri)["code"] == -32602
 
 
 def test_the_arguments_of_addresses_are_completed(url: str) -> None:
@@ -449,7 +504,7 @@ def test_a_subscriber_hears_of_changes_by_any_process(tmp_path: Path) -> None:
             await call(client, "record", role="user", text="hello", session="trip")
             uri = "holdfast://sessions/trip"
             async with client.listen(resource_subscriptions=[uri]) as stream:
-                await asyncio.to_thread(record_elsewhere, store, "trip")
+                await asyncio.to_thread(record_elsewhere, store, "trip", "ada")
                 async for event in stream:
                     assert getattr(event, "uri", "") == uri
                     break
@@ -458,9 +513,9 @@ def test_a_subscriber_hears_of_changes_by_any_process(tmp_path: Path) -> None:
         asyncio.run(asyncio.wait_for(work(url), 30))
 
 
-def record_elsewhere(store: Path, session: str) -> None:
+def record_elsewhere(store: Path, session: str, actor: str) -> None:
     with holdfast.open(store) as engine:
-        engine.session(session).record("user", "hello again")
+        engine.session(session, actor=actor).record("user", "hello again")
 
 
 @pytest.mark.filterwarnings("ignore:resources/:mcp.shared.exceptions.MCPDeprecationWarning")
@@ -476,7 +531,7 @@ def test_an_earlier_client_hears_of_changes_on_its_connection(tmp_path: Path) ->
         async with started(store, "legacy", message_handler=handle) as client:
             await call(client, "record", role="user", text="hello", session="trip")
             await client.session.subscribe_resource("holdfast://sessions/trip")
-            await asyncio.to_thread(record_elsewhere, store, "trip")
+            await asyncio.to_thread(record_elsewhere, store, "trip", "main")
             assert await asyncio.wait_for(heard.get(), 30) == "holdfast://sessions/trip"
             await client.session.unsubscribe_resource("holdfast://sessions/trip")
 

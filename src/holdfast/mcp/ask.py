@@ -9,7 +9,8 @@ Laws:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import secrets
+from typing import Annotated, Any
 
 import msgspec
 from mcp.server.mcpserver import Context
@@ -20,14 +21,20 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
 import holdfast
-from holdfast.errors import AlreadySuspended, InvalidArgument, NoFrameAtWork
+from holdfast.access.access import resume_frame
+from holdfast.errors import InvalidArgument, NoFrameAtWork
 from holdfast.mcp.caller import Caller, CallerSource
 from holdfast.mcp.results import AskResult
 from holdfast.mcp.tools import FrameId, Session, describe_function, tool_errors
+from holdfast.model.frames.frames import Ending
+from holdfast.text.lines import one_line, shorten
 
 ASK_BUDGET = 1
 """The tokens of a frame that only waits for an answer."""
 _ANSWER = "answer"
+_REASON_CHARS = 300
+"""What of a question is shown as the reason of a suspension. The frame has all of it."""
+_KEY_BYTES = 12
 _NEXT = (
     "Put the question to the person in the conversation. When they have answered, call ask again with this token and their "
     "answer, word for word. Do not answer it yourself."
@@ -41,6 +48,8 @@ class _Waiting(msgspec.Struct, frozen=True):
     frame: str
     is_own: bool
     """Whether the frame was begun for this question."""
+    key: str
+    """The idempotency key of the answer: a client may send it twice."""
 
 
 def ask_tool(source: CallerSource) -> Tool:
@@ -78,21 +87,25 @@ def ask_tool(source: CallerSource) -> Tool:
 async def _suspend(
     caller: Caller, question: str, session: str | None, frame: str | None
 ) -> tuple[_Waiting, holdfast.types.SuspensionToken]:
-    """Suspend the frame at work, or a new one."""
+    """Suspend the frame at work, or a new one. A frame that waits for an answer to the same question gets a new token."""
     opened = await caller.ensure(session)
+    short = shorten(one_line(question), _REASON_CHARS)
     is_own = False
     try:
         asking = await opened.frames.get(frame or "top")
     except NoFrameAtWork:
-        asking, is_own = await opened.frame(question, budget=ASK_BUDGET), True
-    try:
-        if not is_own and (await asking.state()).status != "suspended":
-            await asking.record("assistant", question)
-        token = await asking.suspend(question)
-    except AlreadySuspended:
-        reason = f"the frame {asking.id} already waits for an answer: pass the token of that question, or another frame"
-        raise InvalidArgument(argument="frame", reason=reason) from None
-    return _Waiting(opened.scope.session, asking.id, is_own), token
+        asking, is_own = await opened.frame(short, budget=ASK_BUDGET), True
+    waiting = _Waiting(opened.scope.session, asking.id, is_own, secrets.token_hex(_KEY_BYTES))
+    suspension = (await asking.state()).suspension
+    if suspension is None:
+        await asking.record("assistant", question)
+        return waiting, await asking.suspend(short)
+    if suspension.reason != short:
+        reason = (
+            f"the frame {asking.id} already waits for an answer to another question: pass its token, or another frame"
+        )
+        raise InvalidArgument(argument="frame", reason=reason)
+    return waiting, await asking.reissue()
 
 
 async def _show_question(
@@ -148,31 +161,33 @@ async def _resume(caller: Caller, waiting: _Waiting, shown: ElicitResult) -> Ask
     given = str((shown.content or {}).get(_ANSWER, "")) if shown.action == "accept" else ""
     if state.status == "suspended":
         await caller.engine.resume(await frame.reissue())
-    return await _conclude(opened, frame, given, is_answered=shown.action == "accept", is_own=waiting.is_own)
+    return await _conclude(opened, frame, given, shown.action == "accept", waiting)
 
 
 async def _answer_by_token(caller: Caller, token: str, answer: str | None) -> AskResult:
     if not answer:
         raise InvalidArgument(argument="answer", reason="the answer is missing: pass what the person said")
-    frame = await caller.engine.resume(token)
-    opened = await caller.open(frame.scope.session)
-    if frame.scope.actor != opened.scope.actor:
-        raise InvalidArgument(argument="token", reason="it belongs to another namespace")
-    state = await frame.state()
-    is_own = state.budget.total == ASK_BUDGET and not state.messages
-    return await _conclude(opened, frame, answer, is_answered=True, is_own=is_own)
+    frame = await resume_frame(caller.engine, caller.access, token)
+    opened = await caller.engine.session(frame.scope.session, actor=frame.scope.actor, thread=frame.scope.thread)
+    is_own = (await frame.state()).budget.total == ASK_BUDGET
+    waiting = _Waiting(frame.scope.session, frame.id, is_own, secrets.token_hex(_KEY_BYTES))
+    return await _conclude(opened, frame, answer, True, waiting)
 
 
 async def _conclude(
-    session: holdfast.AsyncSession, frame: holdfast.AsyncFrame, answer: str, *, is_answered: bool, is_own: bool
+    session: holdfast.AsyncSession, frame: holdfast.AsyncFrame, answer: str, is_answered: bool, waiting: _Waiting
 ) -> AskResult:
-    """Store the answer where the question was asked: in the frame, or, for a frame of the question alone, as its result."""
-    status: Literal["answered", "declined"] = "answered" if is_answered else "declined"
-    if is_own:
-        await frame.pop(
-            "completed" if is_answered else "cancelled", answer[:200] or "the person declined", result=answer
-        )
-    else:
-        await frame.record("user", answer if is_answered else "[The person declined to answer.]")
-    next_step = "" if is_answered else "The person does not want to answer. Do not do what you asked about."
-    return AskResult(status=status, answer=answer, session=session.scope.session, frame=frame.id, next_step=next_step)
+    """Store the answer in the frame that has asked. A frame that was begun for the question ends with it."""
+    if (await frame.state()).is_live:
+        await frame.record("user", answer if is_answered else "[The person declined to answer.]", key=waiting.key)
+    if waiting.is_own:
+        ending: Ending = "completed" if is_answered else "cancelled"
+        summary = shorten(one_line(answer), _REASON_CHARS) or "the person declined"
+        await frame.pop(ending, summary, result=answer)
+    return AskResult(
+        status="answered" if is_answered else "declined",
+        answer=answer,
+        session=session.scope.session,
+        frame=frame.id,
+        next_step="" if is_answered else "The person does not want to answer. Do not do what you asked about.",
+    )

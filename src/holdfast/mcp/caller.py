@@ -7,19 +7,20 @@ the caller may not use does not exist for them. A caller without the right to wr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 from mcp.server.context import ServerRequestContext
 
 import holdfast
-from holdfast.access.access import Access, engine_for, open_session
-from holdfast.errors import FactNotFound, SessionDestroyedError, SessionExists, SessionNotFound
+from holdfast.access.access import Access, create_session, engine_for, ledger_for, open_session
+from holdfast.errors import SessionDestroyedError, SessionExists, SessionNotFound
 from holdfast.mcp.task_frames import TaskOwner
-from holdfast.model.names import shorten_name
+from holdfast.model.names import LedgerId, LedgerKind, check_choice, shorten_name
 
 DEFAULT_SESSION = "mcp"
-"""The session of a caller who names none, and has no user."""
+"""The session of a caller who names none."""
+LEDGER_KINDS: tuple[LedgerKind, ...] = get_args(LedgerKind)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +50,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.access.choose_actor(None)
 
     def session_name(self, session: str | None) -> str:
-        if session:
-            return session
-        return self.default_session or (
-            shorten_name(f"{DEFAULT_SESSION}-{self.user}") if self.user else DEFAULT_SESSION
-        )
+        """The session that a request means. Users who share a namespace have usual sessions of their own."""
+        if session or self.default_session:
+            return session or self.default_session
+        return DEFAULT_SESSION if self.user in ("", self.actor) else shorten_name(f"{DEFAULT_SESSION}-{self.user}")
 
     async def open(self, session: str | None) -> holdfast.AsyncSession:
         """Open a session that exists."""
@@ -78,20 +78,12 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             raise
         except SessionNotFound as missing:
             try:
-                return await self._create(name)
+                return await create_session(self.engine, self.access, name, memory=bool(self.user))
             except SessionExists:
                 try:
                     return await self.open(name)  # another request has created it just now
                 except SessionNotFound:
                     raise missing from None  # it is of another user
-
-    async def _create(self, name: str) -> holdfast.AsyncSession:
-        identity = self.access.identity
-        if identity is None:
-            return await self.engine.create_session(name, actor=self.actor)
-        return await self.engine.create_session(
-            name, actor=self.actor, user=self.user or None, identity=identity, memory=bool(self.user)
-        )
 
     async def user_of(self, session: holdfast.AsyncSession) -> str:
         """The user whose facts the session reads; empty for none."""
@@ -100,18 +92,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return own if any(key == ("user", own) for key in state.ledgers) else ""
 
     async def ledger(self, kind: str, name: str) -> holdfast.AsyncLedger:
-        """A ledger, with the permissions of the caller. A user has their own ledger, those of their sessions, and that of
-        their organization; a program has all of the tenant."""
-        identity = self.access.identity
-        if kind == "session":
-            return await (await self.open(name)).ledger()
-        if kind == "user" and (identity is None or name == self.user):
-            return self.engine.ledger(user=name, identity=identity)
-        if kind == "organization" and (identity is None or name == identity.organization):
-            return self.engine.ledger(organization=name, identity=identity)
-        if kind == "project" and identity is None:
-            return self.engine.ledger(project=name)
-        raise FactNotFound(fact=name, ledger=f"{kind} {name}")
+        """A ledger by its kind and name, as the caller may use it."""
+        chosen = check_choice("kind", kind, LEDGER_KINDS)
+        names = (self.actor, name) if chosen == "session" else (name,)
+        return await ledger_for(self.engine, self.access, LedgerId(self.access.tenant, chosen, names))
 
     @property
     def task_owner(self) -> TaskOwner:

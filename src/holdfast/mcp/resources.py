@@ -6,15 +6,15 @@ it. Lists come in pages; large texts come in parts, by the parameters of their a
 
 from __future__ import annotations
 
+import base64
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
-from mcp.server.request_state import InvalidRequestState, RequestStateCodec
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -27,6 +27,8 @@ from mcp_types import (
     ResourceTemplateReference,
 )
 
+import holdfast
+from holdfast.access.access import list_sessions
 from holdfast.errors import HoldfastError, InvalidInput, NotFound
 from holdfast.mcp.caller import Caller, CallerSource
 from holdfast.mcp.results import SCHEME, format_time, session_uri, view_fact
@@ -35,9 +37,8 @@ from holdfast.model.rows import SessionRow
 
 PAGE = 50
 """The resources of one page."""
-_RAW_PAGE = 100
-_MOST_ROWS = 2_000
-"""The rows that are looked at for one page: others may be of other users."""
+_MOST_ROWS = 1_000
+"""The sessions among which a name is completed."""
 _MOST_COMPLETIONS = 100
 _LISTED = 20
 """The packs, frames and handles that the resource of a session names."""
@@ -61,11 +62,10 @@ def resource_errors(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitabl
 
 
 class AgentResources:
-    """The resources and their lists. `source` says who makes a request; `codec` seals cursors."""
+    """The resources and their lists. `source` says who makes a request."""
 
-    def __init__(self, source: CallerSource, codec: RequestStateCodec) -> None:
+    def __init__(self, source: CallerSource) -> None:
         self._source = source
-        self._codec = codec
 
     def add_to(self, server: MCPServer[Any]) -> None:
         """Add the templates to a server, and its lists."""
@@ -86,11 +86,16 @@ class AgentResources:
 
     # Resources
 
+    async def _open(self, ctx: Context, session: str) -> holdfast.AsyncSession:
+        if not session:
+            raise ResourceNotFoundError("The address names no session.")
+        return await self._source(ctx.request_context).open(session)
+
     @resource_errors
     async def read_session(self, session: str, ctx: Context) -> str:
         """What a session has: its user, situation, frames at work, and the newest packs and handles, with their
         addresses."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         state = await opened.state()
         packs = await opened.packs.list(limit=_LISTED)
         handles = (await opened.handles.list())[-_LISTED:]
@@ -122,22 +127,20 @@ class AgentResources:
     @resource_errors
     async def read_manifest(self, session: str, pack: str, ctx: Context) -> str:
         """Why a stored pack is as it is: for every candidate, whether it is in the pack, and the reason."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         manifest = await opened.packs.manifest(pack)
         return _encode(msgspec.to_builtins(manifest))
 
     @resource_errors
-    async def read_pack(self, session: str, pack: str, ctx: Context, start: int = 0, stop: int | None = None) -> str:
+    async def read_pack(self, session: str, pack: str, ctx: Context, start: str = "0", stop: str = "") -> str:
         """The context of a stored pack as text, from byte start to stop. The last line says how to read on."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         return await read_text(opened, pack, _build_range(start, stop))
 
     @resource_errors
-    async def read_handle(
-        self, session: str, handle: str, ctx: Context, start: int = 0, stop: int | None = None
-    ) -> str:
+    async def read_handle(self, session: str, handle: str, ctx: Context, start: str = "0", stop: str = "") -> str:
         """A stored text or tool result, from byte start to stop. The last line says how to read on."""
-        opened = await self._source(ctx.request_context).open(session)
+        opened = await self._open(ctx, session)
         return await read_text(opened, handle, _build_range(start, stop))
 
     @resource_errors
@@ -155,33 +158,12 @@ class AgentResources:
         self, server: MCPServer[Any], ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams
     ) -> ListResourcesResult:
         caller = self._source(ctx)
-        after = self._read_cursor(caller, params.cursor)
+        after = None if params.cursor is None else _read_cursor(caller, params.cursor)
+        rows = await list_sessions(caller.engine, caller.access, actor=caller.actor, after=after, limit=PAGE + 1)
+        shown = [_describe_session(row) for row in rows[:PAGE] if not row.thread]  # an address names no thread
         fixed = [] if params.cursor else await server.list_resources()
-        shown: list[Resource] = []
-        seen, last = 0, after
-        async for row in _iterate_rows(caller, after):
-            if len(shown) == PAGE or seen == _MOST_ROWS:
-                cursor = self._seal_cursor(caller, last)
-                return ListResourcesResult(resources=[*fixed, *shown], next_cursor=cursor)
-            seen, last = seen + 1, row.session
-            if await _is_visible(caller, row):
-                shown.append(_describe_session(row))
-        return ListResourcesResult(resources=[*fixed, *shown])
-
-    def _seal_cursor(self, caller: Caller, session: str) -> str:
-        """A cursor may name a session of somebody else: nobody can read it."""
-        return self._codec.seal(msgspec.json.encode([caller.fingerprint, session]))
-
-    def _read_cursor(self, caller: Caller, cursor: str | None) -> str:
-        if cursor is None:
-            return ""
-        try:
-            fingerprint, session = msgspec.json.decode(self._codec.unseal(cursor), type=tuple[str, str])
-        except (InvalidRequestState, msgspec.MsgspecError) as error:
-            raise MCPError(INVALID_PARAMS, "The cursor is not one of this list. Begin without a cursor.") from error
-        if fingerprint != caller.fingerprint:
-            raise MCPError(INVALID_PARAMS, "The cursor is not one of this list. Begin without a cursor.")
-        return session
+        cursor = _write_cursor(rows[PAGE - 1]) if len(rows) > PAGE else None
+        return ListResourcesResult(resources=[*fixed, *shown], next_cursor=cursor)
 
     # Completions
 
@@ -199,8 +181,8 @@ class AgentResources:
     async def _find_values(self, caller: Caller, argument: str, typed: str, known: dict[str, str]) -> list[str]:
         match argument:
             case "session":
-                rows = [row async for row in _iterate_rows(caller, "") if row.session.startswith(typed)]
-                found = [row.session for row in rows[: _MOST_COMPLETIONS + 1] if await _is_visible(caller, row)]
+                rows = await list_sessions(caller.engine, caller.access, actor=caller.actor, limit=_MOST_ROWS)
+                found = [row.session for row in rows if not row.thread]
             case "kind":
                 found = ["user", "session", "project", "organization"]
             case "name" if known.get("kind") == "user":
@@ -217,17 +199,19 @@ class AgentResources:
         return [each for each in found if each.startswith(typed)]
 
 
-async def _iterate_rows(caller: Caller, after: str) -> AsyncIterator[SessionRow]:
-    """The sessions of the caller's namespace by name, without threads: an address names none."""
-    last = _row_after(caller, after) if after else None
-    while page := await caller.engine.sessions(actor=caller.actor, after=last, limit=_RAW_PAGE):
-        for row in page:
-            if not row.thread:
-                yield row
-        last = page[-1]
+def _write_cursor(row: SessionRow) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode([row.session, row.thread])).decode()
 
 
-def _row_after(caller: Caller, session: str) -> SessionRow:
+def _read_cursor(caller: Caller, cursor: str) -> SessionRow:
+    try:
+        session, thread = msgspec.json.decode(base64.urlsafe_b64decode(cursor), type=tuple[str, str])
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise MCPError(INVALID_PARAMS, "The cursor is not one of this list. Begin without a cursor.") from error
+    return _row_after(caller, session, thread)
+
+
+def _row_after(caller: Caller, session: str, thread: str) -> SessionRow:
     """A row with the key of a session: lists go on after it."""
     numbers = dict.fromkeys(
         ("version", "messages", "tokens", "open_calls", "input_tokens", "cache_read_tokens", "output_tokens"), 0
@@ -237,25 +221,13 @@ def _row_after(caller: Caller, session: str) -> SessionRow:
         tenant=caller.access.tenant,
         actor=caller.actor,
         session=session,
-        thread="",
+        thread=thread,
         status="open",
         expires_us=None,
         parent="",
         **numbers,
         **others,
     )
-
-
-async def _is_visible(caller: Caller, row: SessionRow) -> bool:
-    """Whether the caller may open the session: a user opens their own."""
-    identity = caller.access.identity
-    if identity is None:
-        return True
-    try:
-        state = await (await caller.engine.session(row.session, actor=row.actor)).state()
-    except NotFound:
-        return False
-    return state.identity.user_id in ("", identity.user_id)
 
 
 def _describe_session(row: SessionRow) -> Resource:
@@ -267,8 +239,14 @@ def _describe_session(row: SessionRow) -> Resource:
     )
 
 
-def _build_range(start: int, stop: int | None) -> dict[str, Any]:
-    return {"start": start} if stop is None else {"start": start, "stop": stop}
+def _build_range(start: str, stop: str) -> dict[str, int]:
+    try:
+        wanted = {"start": int(start), "stop": int(stop)} if stop else {"start": int(start)}
+    except ValueError:
+        raise ResourceNotFoundError(
+            "start and stop must be whole numbers: the first byte, and the one to stop before."
+        ) from None
+    return wanted
 
 
 def _encode(value: Any) -> str:

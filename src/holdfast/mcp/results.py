@@ -87,7 +87,7 @@ class PackResult(BaseModel):
 
 class FrameResult(BaseModel):
     session: str
-    frame: str
+    frame: str = Field(description="The id of the frame; empty for the whole conversation.")
     status: str
     goal: str
     budget: int = Field(description="The tokens that the work may use in all.")

@@ -1,7 +1,7 @@
 """The server of MCP: the tools, resources and tasks of Holdfast, for the callers that a source names.
 
 Laws: a caller who may only read is not shown the tools that write, and is refused when they call one. What clients keep
-for us (the state of a question, a cursor) is sealed with a key of the store, so that any process reads it, and nobody
+for us, the state of a question, is sealed with a key of the store, so that any process reads it, and nobody
 else.
 """
 
@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST
 
 import holdfast
-from holdfast.access.access import SYSTEM_TENANT
+from holdfast.access.system import system_session
 from holdfast.errors import EntryConflict, RightMissing
 from holdfast.mcp.ask import ask_tool
 from holdfast.mcp.caller import Caller, CallerSource
@@ -42,7 +42,7 @@ INSTRUCTIONS = (
     "stands. At the start, call recall or pack to learn what is known. When the user states or changes something that "
     "lasts, call remember: the old value is then outdated for everyone. Before you ask the user for something, call "
     "recall. For work of several steps use begin and finish, keep the situation up to date, and use ask before you do what "
-    "cannot be undone."
+    "cannot be undone. When the conversation is over, call finish."
 )
 
 
@@ -68,8 +68,7 @@ class StoreCodec:
 
 
 async def _load_secret(engine: holdfast.AsyncEngine) -> bytes:
-    system = engine.acting_as(tenant=SYSTEM_TENANT, principal="server")
-    session = await system.session("mcp", create=True)
+    session = await system_session(engine, "mcp", actor="secrets")
     entry = await session.entries.get("request-state-key")
     if entry is None:
         try:
@@ -122,7 +121,7 @@ class AgentServer:
             )
         AgentTools(source).add_to(self.mcp)
         self.add_task_tool(ask_tool(source))
-        AgentResources(source, self._codec).add_to(self.mcp)
+        AgentResources(source).add_to(self.mcp)
         Subscriptions(source, self.tasks).add_to(self.mcp, has_connections=has_connections)
 
     async def load(self, engine: holdfast.AsyncEngine | None) -> None:

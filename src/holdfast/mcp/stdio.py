@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from mcp.server.stdio import stdio_server
 
 import holdfast
@@ -16,5 +18,9 @@ async def serve_stdio(engine: holdfast.AsyncEngine, access: Access, session: str
     agent = AgentServer(lambda _ctx: caller, has_connections=True)
     await agent.load(None)
     lowlevel = agent.mcp._lowlevel_server
-    async with agent.tasks.running(), stdio_server() as (reader, writer):
+    async with AsyncExitStack() as stack:
+        if caller.may_write:
+            await stack.enter_async_context(caller.engine.worker())  # nobody else may deliver what ended to memory
+        await stack.enter_async_context(agent.tasks.running())
+        reader, writer = await stack.enter_async_context(stdio_server())
         await lowlevel.run(reader, writer, lowlevel.create_initialization_options())

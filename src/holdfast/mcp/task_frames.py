@@ -11,12 +11,12 @@ Laws:
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Any, NamedTuple
 
 import msgspec
 
 import holdfast
+from holdfast.access.system import now_us
 from holdfast.errors import EntryConflict, HoldfastError, InvalidName, NotFound
 from holdfast.model.content import Body, Data, Part, Text
 from holdfast.model.frames.frames import FrameRecord
@@ -148,10 +148,6 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True):
     async def result(self) -> Any:
         """The value that its frame ended with."""
         return await read_value(self.engine, self.record.result)
-
-
-def now_us() -> int:
-    return time.time_ns() // 1_000
 
 
 def new_task_id() -> str:

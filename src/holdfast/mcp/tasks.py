@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
@@ -54,6 +54,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, ValidationError
 
 import holdfast
+from holdfast.access.system import now_us
 from holdfast.errors import AlreadyTerminal, HoldfastError, TurnBusy
 from holdfast.mcp import task_frames
 from holdfast.mcp.background import background_context
@@ -122,6 +123,9 @@ class Tasks(Extension):
         self._tools: dict[str, TaskTool] = {}
         self._bindings: list[ToolBinding] = []
         self._runs: dict[str, asyncio.Task[None]] = {}
+        """What this process began, by the ids of the tasks."""
+        self._continued: dict[str, asyncio.Task[None]] = {}
+        """What this process goes on with."""
         self._next_sweep = 0.0
 
     def tool(
@@ -182,7 +186,7 @@ class Tasks(Extension):
         try:
             yield
         finally:
-            runs = list(self._runs.values())
+            runs = [*self._runs.values(), *self._continued.values()]
             for run in runs:
                 run.cancel()
             await asyncio.gather(*runs, return_exceptions=True)
@@ -225,25 +229,17 @@ class Tasks(Extension):
         )
         task_id = task_frames.new_task_id()
         created: asyncio.Future[StoredTask] = asyncio.get_running_loop().create_future()
-        self._start(task_id, self._begin(task_id, owner, call, ctx, created))
+        _start(self._runs, task_id, self._begin(task_id, owner, call, ctx, created))
         try:
             task = await created
         except HoldfastError as error:
             raise MCPError(INVALID_PARAMS, str(error)) from error
         return {**(await self._describe(task, ctx)), "resultType": "task"}
 
-    def _start(self, task_id: str, run: Any) -> None:
-        """Run something for a task in the background, and keep hold of it."""
-        task = asyncio.get_running_loop().create_task(run, name=f"mcp-task-{task_id[:8]}")
-        self._runs[task_id] = task
-
-        def forget(done: asyncio.Task[None]) -> None:
-            if self._runs.get(task_id) is done:
-                del self._runs[task_id]
-            if not done.cancelled() and (error := done.exception()) is not None:
-                _logger.warning("The work on a task of MCP ended without an outcome: %s", error, exc_info=error)
-
-        task.add_done_callback(forget)
+    def _continue(self, task_id: str, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Go on with a task in the background, unless this process does so already."""
+        if task_id not in self._continued:
+            _start(self._continued, task_id, self._go_on(task_id, self._owner_of(ctx), ctx))
 
     async def _begin(
         self,
@@ -303,7 +299,7 @@ class Tasks(Extension):
         await task.note_attempt()
         run = asyncio.ensure_future(self._call(task, ctx))
         end = asyncio.ensure_future(_wait_for_end(task))
-        left_s = max(0.0, (task.expires_us - task_frames.now_us()) / 1_000_000)
+        left_s = max(0.0, (task.expires_us - now_us()) / 1_000_000)
         try:
             await asyncio.wait({run, end}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -392,8 +388,9 @@ class Tasks(Extension):
         task = await self._find(ctx, params.task_id)
         with suppress(AlreadyTerminal):
             await task.frame.pop("cancelled", "cancelled by the client", cascade=True)
-        if (run := self._runs.get(params.task_id)) is not None:
-            run.cancel()
+        for runs in (self._runs, self._continued):
+            if (run := runs.get(params.task_id)) is not None:
+                run.cancel()
         return {}
 
     async def describe(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> dict[str, Any] | None:
@@ -445,7 +442,7 @@ class Tasks(Extension):
                 rounds = await task.rounds()
                 if outstanding := rounds[-1].outstanding:
                     return shown | {"status": "input_required", "inputRequests": outstanding}
-                self._start(task.id, self._go_on(task.id, self._owner_of(ctx), ctx))
+                self._continue(task.id, ctx)
                 return shown
         return shown if task.has_worker else await self._settle(task, ctx, shown)
 
@@ -453,10 +450,10 @@ class Tasks(Extension):
         self, task: StoredTask, ctx: ServerRequestContext[Any, Any], shown: dict[str, Any]
     ) -> dict[str, Any]:
         """A task that nobody works on: start it again if it may, else it has failed."""
-        if task.id in self._runs:
+        if task.id in self._runs or task.id in self._continued:
             return shown
         if await self._may_go_on(task):
-            self._start(task.id, self._go_on(task.id, self._owner_of(ctx), ctx))
+            self._continue(task.id, ctx)
             return shown
         await _fail(task, _outcome_unknown(task.call.tool, "has stopped"))
         settled = await self._find(ctx, task.id)
@@ -466,6 +463,18 @@ class Tasks(Extension):
         if time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + _SWEEP_S
             await task_frames.discard_expired(engine, int(self._ttl_s * 1_000), _SWEEP_TASKS)
+
+
+def _start(runs: dict[str, asyncio.Task[None]], task_id: str, run: Coroutine[Any, Any, None]) -> None:
+    """Run something for a task in the background, and keep hold of it until it ends."""
+    task = runs[task_id] = asyncio.get_running_loop().create_task(run, name=f"mcp-task-{task_id[:8]}")
+
+    def forget(done: asyncio.Task[None]) -> None:
+        del runs[task_id]
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _logger.warning("The work on a task of MCP ended without an outcome: %s", error, exc_info=error)
+
+    task.add_done_callback(forget)
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
