@@ -133,7 +133,7 @@ def read_problem(document: object, server: str = "") -> HoldfastError:
             return kind(**data)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError):
             pass  # another version of Holdfast wrote it, with other data: the text says all
-    reason = " ".join(str(fields[name]) for name in ("status", "title", "detail") if name in fields)
+    reason = " ".join(str(fields[name]) for name in ("status", "title", "detail") if name in fields).rstrip(".")
     return errors.ServerFailed(server=server or "of Holdfast", reason=reason or "its answer is no problem document")
 
 

@@ -218,3 +218,19 @@ def wait_until_up(api: ApiClient) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+@pytest.mark.parametrize(
+    ("demand", "argument", "part"),
+    [
+        ({"what": "transcript"}, "what", "it is not one of verify, rebuild, doctor, export, import, "),
+        ({"job": "export"}, "body", "its fields are what, full, body, session"),
+        ({"what": "doctor", "full": "yes"}, "full", "Expected `bool`, got `str`."),
+    ],
+)
+def test_a_demand_that_cannot_be_read_is_refused_with_what_it_may_be(
+    api: ApiClient, demand: object, argument: str, part: str
+) -> None:
+    status, _, problem = api.problem("POST", "/jobs", demand)
+    assert (status, problem["attributes"]["argument"]) == (422, argument)
+    assert part in problem["detail"]

@@ -5,7 +5,8 @@ Law: each request tries once and returns at once, so that no connection waits fo
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.responses import Response
@@ -23,6 +24,8 @@ from holdfast.server.native.calls import Answer, Call
 from holdfast.server.native.objects import bind_turn, open_conversation
 
 T = TypeVar("T", bound=msgspec.Struct)
+_FIELD = re.compile(r" - at `\$\.(\w+)`$")
+"""Where a message of msgspec names the field that it is about."""
 
 
 async def read_demand(call: Call, kind: type[T]) -> T:
@@ -30,7 +33,18 @@ async def read_demand(call: Call, kind: type[T]) -> T:
     try:
         return msgspec.convert(await call.read_json(), kind)
     except msgspec.ValidationError as error:
-        raise InvalidArgument(argument="body", reason=str(error)) from None
+        raise _describe(kind, str(error)) from None
+
+
+def _describe(kind: type[msgspec.Struct], reason: str) -> InvalidArgument:
+    """Name the field that is wrong, and what it may be."""
+    hints = get_type_hints(kind)
+    if (found := _FIELD.search(reason)) is None or found[1] not in hints:
+        return InvalidArgument(argument="body", reason=f"{reason}; its fields are {', '.join(hints)}")
+    hint = hints[found[1]]
+    if get_origin(hint) is Literal:
+        return InvalidArgument(argument=found[1], reason=f"it is not one of {', '.join(get_args(hint))}")
+    return InvalidArgument(argument=found[1], reason=reason[: found.start()])
 
 
 async def take_turn(call: Call) -> Response:
