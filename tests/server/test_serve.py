@@ -57,6 +57,18 @@ def test_the_lines_for_people_name_the_store_without_its_password(tmp_path: Path
     assert second.startswith("Token")
 
 
+def test_the_token_has_the_tenant_and_the_namespace_of_the_command(tmp_path: Path) -> None:
+    with start(tmp_path / "agent.db", "--json", "--actor", "desk", HOLDFAST_TENANT="acme") as process:
+        assert process.stdout is not None
+        printed = json.loads(process.stdout.readline())
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=50)) as client:
+            headers = {"Authorization": f"Bearer {printed['token']}"}
+            caller = client.get(f"{printed['url']}/api/caller", headers=headers).json()
+        process.terminate()
+        process.communicate(timeout=30)
+    assert (caller["tenant"], caller["actor"]) == ("acme", "desk")
+
+
 def run(*args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *map(str, args)],

@@ -105,6 +105,8 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
 
     The log is on stderr, one JSON object a line; /healthz, /readyz and /metrics are for your tools. SIGTERM ends the server
     in order: it accepts nothing more, lets running requests end, and closes the store.
+
+    Without keys it prints a token. --tenant and --actor are those of the token; a key has its own.
     """
     try:
         from holdfast.server import run  # noqa: PLC0415 - an extra
@@ -129,6 +131,8 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
         allowed_origins=tuple(options["allow_origin"]),
         behind_tls=options["behind_tls"],
         jwt=options["tokens"],
+        local_tenant=settings.tenant,
+        local_actor=settings.actor,
     )
 
     def announce(started: ServerSettings) -> None:
@@ -139,6 +143,6 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
             return
         print_line(f"Holdfast serves {mask_address(started.store)} at {url}")
         if started.token:
-            print_line(f"Token, as long as there are no keys: {started.token}")
+            print_line(f"Token with all rights, until the server ends: {started.token}")
 
     run.serve(chosen, announce=announce, log_level=log_level)

@@ -47,6 +47,7 @@ class AccessControl:
 
     def __init__(self, engine: holdfast.AsyncEngine, settings: ServerSettings) -> None:
         self._token = settings.token.encode() if is_loopback(settings.host) else b""
+        self._local = Access(tenant=settings.local_tenant, actor=settings.local_actor, key_id=LOCAL_KEY_ID)
         self._tokens = None if settings.jwt is None else TokenVerifier(settings.jwt)
         self.keys = KeyRing(engine)
         self.audit = Audit(engine)
@@ -56,7 +57,7 @@ class AccessControl:
     async def find(self, key: str) -> Access | None:
         """What a key or a token allows; None if it is not valid."""
         if self._token and hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._token):
-            return Access(key_id=LOCAL_KEY_ID)
+            return self._local
         if self._tokens is not None and not read_key_id(key) and key.count(".") == 2:
             return await self._tokens.verify(key)
         return await self.keys.find(key)

@@ -55,6 +55,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """How many seconds a request waits for the turn on its conversation, before it is refused as busy."""
     token: str = ""
     """The token of a server without keys, on loopback: made and printed at its start."""
+    local_tenant: str = "default"
+    """The tenant of the token."""
+    local_actor: str | None = None
+    """The only namespace of sessions that the token may use; None for all."""
     jwt: TokenSettings | None = None
     """Which tokens of an identity provider are accepted beside keys; None for none."""
     allowed_hosts: tuple[str, ...] = ()
