@@ -33,6 +33,10 @@ def test_the_tokens_of_a_key_are_counted_and_limited(tmp_path: Path, monkeypatch
         assert response.output_text == "You said: Hello."
         assert response.usage is not None
         assert asyncio.run(count_tokens(tmp_path, key)) == response.usage.total_tokens > 0
+        shown = api.http.get(f"{api.url}/metrics").text
+        line = 'holdfast_upstream_tokens_total{kind="input",upstream="127.0.0.1"} '
+        (counted,) = [each.removeprefix(line) for each in shown.splitlines() if each.startswith(line)]
+        assert float(counted) >= response.usage.input_tokens
         with pytest.raises(openai.RateLimitError):
             client.responses.create(model="m1", input="Hello again.")
         assert len(model.asked) == 1

@@ -24,6 +24,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.history.prices import find_prices
+from holdfast.server.metrics import count_tokens
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
@@ -434,6 +435,7 @@ class Run:
             newest = await self.session.packs.list(limit=1)
             self._pack = newest[0].id if newest and newest[0].reply == message.seq else self._pack
         if end.usage is not None:
+            count_tokens(self._upstream.host, end.usage)
             total = end.usage.input_tokens + end.usage.output_tokens
             await self._spending.add(self._access, total, key=f"{self.name}:{self._tries}:{len(self._replies)}")
 

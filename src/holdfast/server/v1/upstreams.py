@@ -109,9 +109,9 @@ class Upstream:
 
         parts = urlsplit(settings.upstream)
         self.address = settings.upstream.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
-        kind, host = find_kind(settings), parts.hostname or ""
+        kind, self.host = find_kind(settings), parts.hostname or ""
         dialects: dict[str, Dialect] = {
-            "openai": chat_dialect.ChatDialect(is_openai=host == "api.openai.com"),
+            "openai": chat_dialect.ChatDialect(is_openai=self.host == "api.openai.com"),
             "openai-responses": responses_dialect.ResponsesDialect(),
             "anthropic": anthropic_dialect.AnthropicDialect(),
         }
