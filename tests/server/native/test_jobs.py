@@ -22,7 +22,7 @@ import holdfast
 from holdfast.access.records import KeyGrant
 from holdfast.model.sessions.layers import Identity
 from holdfast.server.native import job_records, jobs
-from tests.server.native.serving import PATIENCE_S, TOKEN, ApiClient, make_keys, serving
+from tests.server.native.serving import PATIENCE_S, TOKEN, ApiClient, make_keys, serving, serving_on
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,17 @@ def test_verify_rebuild_and_doctor(api: ApiClient) -> None:
     names = [each["name"] for each in found["checks"]]
     assert names[0] == "library"
     assert names[-1] == "contents"
+
+
+def test_jobs_on_postgresql(tmp_path: Path) -> None:
+    with serving_on("postgres", tmp_path) as api:
+        api.ok("POST", "/sessions", {"session": "s", "user": "ada"})
+        api.ok("POST", "/sessions/s/messages", {"message": "user", "content": "Ship the lamp."})
+        assert run_job(api, what="verify")["result"]["problems"] == []
+        assert run_job(api, what="doctor")["result"]["bad"] == 0
+        exported = run_job(api, what="export")
+        assert b"Ship the lamp." in api.send("GET", f"/jobs/{exported['id']}/file").content
+        assert run_job(api, what="backup")["status"] == "failed"
 
 
 def test_an_export_is_downloaded_and_imported_elsewhere(api: ApiClient, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from holdfast.api.requests import (
     read_arguments,
     takes_place,
 )
-from holdfast.api.signatures import read_signature
+from holdfast.api.signatures import VERSION_HEADER, read_signature
 from holdfast.api.wire import decode_argument
 from holdfast.errors import InvalidArgument, PackNotFound
 from holdfast.model.log import FeedPage
@@ -129,6 +129,9 @@ async def read_request(operation: ApiOperation, call: Call) -> dict[str, Any]:
     check_query(operation, query, has_body)
     arguments = read_arguments(operation, call.names, query, call.header, body)
     parameters = {each.name: each for each in read_signature(operation).parameters}
+    if "expect" not in parameters and operation.verb != "GET" and call.header(VERSION_HEADER) is not None:
+        reason = f"{operation.name} compares no version; leave {VERSION_HEADER} out"
+        raise InvalidArgument(argument="expect", reason=reason)
     for name, value in page.items():
         arguments[name] = decode_argument(name, value, parameters[name].annotation)
     if operation.owner is Engine and takes_place(operation.path):
