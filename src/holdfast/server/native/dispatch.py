@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -61,7 +61,10 @@ class NativeApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        response = await self._answer(request)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return  # nothing of its body is stored, and nobody reads the answer
         if scope["method"] == "HEAD":
             response = Response(status_code=response.status_code, headers=dict(response.headers))
         await response(scope, receive, send)
