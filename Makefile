@@ -3,13 +3,16 @@ PYTHON ?= python3
 WORKERS ?= 3  # one more than a small machine has cores: many tests wait for the disk
 PIP := -m pip --disable-pip-version-check --no-input -q
 
-.PHONY: demo test quick check bench soak twins reference picture docs lock clean
+.PHONY: demo test conformance quick check bench soak twins reference picture docs lock clean
 
 demo: .venv-demo/ready  ## the main job on the embedded default
 	@.venv-demo/bin/python examples/demo.py
 
 test: check  ## everything that must hold before a change lands
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --promises
+
+conformance: .venv-conformance/ready  ## the suites of the Model Context Protocol, against the server
+	.venv-conformance/bin/python -m tests.conformance_mcp run .venv-conformance/npm
 
 quick: .venv/ready  ## for every edit: style, the core, properties in memory
 	.venv/bin/ruff check
@@ -51,6 +54,13 @@ picture: .venv/ready  ## the picture of `holdfast pack` in the README
 docs: .venv-docs/ready  ## the documentation site, in docs/_build/html; warnings are errors
 	.venv-docs/bin/python -m sphinx -q -b html -j auto -E -a -n -W --keep-going -d docs/_build/doctrees docs docs/_build/html
 
+.venv-conformance/ready: requirements/conformance.lock tests/conformance_mcp/package-lock.json pyproject.toml
+	$(PYTHON) -m venv .venv-conformance
+	.venv-conformance/bin/python $(PIP) install --require-hashes -r requirements/conformance.lock
+	.venv-conformance/bin/python $(PIP) install --no-deps --no-build-isolation -e .
+	.venv-conformance/bin/python -m tests.conformance_mcp install .venv-conformance/npm
+	@touch $@
+
 .venv-docs/ready: requirements/docs.lock pyproject.toml
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python $(PIP) install --require-hashes -r requirements/docs.lock
@@ -64,8 +74,10 @@ lock:  ## pin the newest versions that pyproject.toml allows, with hashes
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 --group build -o requirements/build.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group dev -o requirements/dev.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group docs -o requirements/docs.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --upgrade --python-version 3.11 pyproject.toml --group conformance -o requirements/conformance.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 benchmarks/agents.in -o benchmarks/agents.lock
+	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --prerelease allow --python-version 3.11 benchmarks/server.in -o benchmarks/server.lock
 	.venv-lock/bin/uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --python-version 3.11 pyproject.toml benchmarks/statebench.in -o benchmarks/statebench.lock
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs .venv-lock .venv-bench .venv-agents .venv-statebench .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build
+	rm -rf .venv .venv-conformance .venv-demo .venv-docs .venv-lock .venv-bench .venv-agents .venv-statebench .venv-server .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build

@@ -43,6 +43,8 @@ NAMES = (
     "telemetry",
     "structure",
     "recall",
+    "refusals",
+    "server",
 )
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import (  # type: ignore[import-not-found]
     AIMessage,
@@ -23,7 +23,7 @@ from langchain_core.messages import (  # type: ignore[import-not-found]
     trim_messages,
 )
 
-from agents import SQLiteSession  # type: ignore[import-not-found]
+from agents import SQLiteSession
 from benchmarks.agents.workload import Turn
 from benchmarks.packs_conversation import ANSWER, BUDGET, PROMPT, QUESTION, history
 
@@ -68,7 +68,7 @@ class StoredConversation:
     """A session in a file, and all of its items, as an agent's run reads them."""
 
     def __init__(self, messages: int, path: str) -> None:
-        self._session = SQLiteSession("only", path)
+        self._session = cast("Any", SQLiteSession("only", path))
         self._loop = asyncio.Runner()
         items: list[dict[str, Any]] = []
         for turn in history(messages):

@@ -7,11 +7,10 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from agents.extensions.memory import SQLAlchemySession  # type: ignore[import-not-found]
-from agents.memory import SessionABC  # type: ignore[import-not-found]
+from agents.extensions.memory import SQLAlchemySession
 from sqlalchemy.ext.asyncio import create_async_engine  # type: ignore[import-not-found]
 
-from agents import SQLiteSession  # type: ignore[import-not-found]
+from agents import SQLiteSession
 from benchmarks.agents.workload import (
     POSTGRES_SETTINGS,
     SESSION,
@@ -29,7 +28,7 @@ FILL_TURNS = 50
 class OpenaiAgents:
     """A session: `add_items` with all items of a turn, or of a message; `get_items(limit)` for the newest."""
 
-    def __init__(self, session: SessionABC) -> None:
+    def __init__(self, session: Any) -> None:
         self._session = session
         self._loop = asyncio.Runner()
 

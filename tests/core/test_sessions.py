@@ -19,7 +19,14 @@ from holdfast.model.content import Text
 from holdfast.model.events import EVENTS, RETAINED_EVENTS, Event
 from holdfast.model.inputs import DecisionInput
 from holdfast.model.names import Scope
-from holdfast.model.sessions.commands import CloseSession, CreateSession, ErasePayloads, NewMessage, RecordMessages
+from holdfast.model.sessions.commands import (
+    CloseSession,
+    CreateSession,
+    ErasePayloads,
+    ForkSession,
+    NewMessage,
+    RecordMessages,
+)
 from holdfast.model.sessions.events import (
     MessageRecorded,
     PayloadsErased,
@@ -69,7 +76,9 @@ def _run(commands: list[tuple[SessionCommand, DecisionInput]]) -> tuple[SessionS
     return state, history
 
 
-histories = st.lists(st.tuples(strategies.commands(st.just(SCOPE)), strategies.inputs), max_size=8).map(
+own_commands = strategies.commands(st.just(SCOPE)).filter(lambda command: not isinstance(command, ForkSession))
+"""A fork is decided on the state of its parent, and begins a stream of its own."""
+histories = st.lists(st.tuples(own_commands, strategies.inputs), max_size=8).map(
     lambda orders: [(CreateSession(scope=SCOPE), INPUTS), *orders]
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,7 +176,7 @@ def test_every_command_answers_in_plain_text(name: str, cli: CommandRunner, tmp_
     assert output.escape(ran.out.replace("\n", "")) == ran.out.replace("\n", "")
 
 
-@pytest.mark.parametrize("group", [(), ("sessions",), ("facts",), ("memory",)])
+@pytest.mark.parametrize("group", [(), ("sessions",), ("facts",), ("memory",), ("keys",)])
 def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
     group: tuple[str, ...], cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +190,8 @@ def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
 
 def test_the_page_about_the_command_line_names_every_command_option_and_variable() -> None:
     page = (ROOT / "docs/howto/command-line.md").read_text()
-    inner = [each for group in ("sessions", "facts", "memory") for each in root.commands[group].commands.values()]  # type: ignore[attr-defined]
+    groups = (root.commands[name] for name in ("sessions", "facts", "memory", "keys"))
+    inner = [each for group in groups if isinstance(group, click.Group) for each in group.commands.values()]
     commands = [root, *root.commands.values(), *inner]
     for command in commands[1:]:
         assert re.search(rf"\b{command.name}\b", page), command.name

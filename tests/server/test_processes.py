@@ -42,26 +42,31 @@ TRY_AGAIN = (httpx2.TransportError,)
 
 async def send_messages(client: httpx2.AsyncClient, servers: list[ServerProcess], name: str, count: int) -> list[str]:
     """Send messages as a careful client does: each under a key of its own, again and again until it is acknowledged."""
-    sent = []
-    for number in range(count):
-        text = f"{name} says {number}"
-        while True:
-            server = random.choice(servers)
-            try:
-                answer = await client.post(
-                    f"{server.url}/work/{name}/messages",
-                    json={"text": text},
-                    headers={**server.headers, "idempotency-key": text},
-                )
-            except TRY_AGAIN:
-                await asyncio.sleep(0.02)
-                continue
-            if answer.status_code == 201:
-                break
-            assert answer.status_code == 503, answer.text
-            await asyncio.sleep(0.02)
-        sent.append(text)
+    sent = [f"{name} says {number}" for number in range(count)]
+    session = f"/api/sessions/{name}"
+    await send_until_acknowledged(client, servers, "PUT", session, {"create": True}, f"{name} begins")
+    for text in sent:
+        body = {"message": "user", "content": text}
+        await send_until_acknowledged(client, servers, "POST", f"{session}/messages", body, text)
     return sent
+
+
+async def send_until_acknowledged(
+    client: httpx2.AsyncClient, servers: list[ServerProcess], method: str, path: str, body: object, key: str
+) -> None:
+    """Send a request to any of the servers, again after a lost connection or a 503, under the same key."""
+    while True:
+        server = random.choice(servers)
+        headers = {**server.headers, "idempotency-key": key}
+        try:
+            answer = await client.request(method, f"{server.url}{path}", json=body, headers=headers)
+        except TRY_AGAIN:
+            await asyncio.sleep(0.02)
+            continue
+        if answer.status_code in (200, 201):
+            return
+        assert answer.status_code == 503, answer.text
+        await asyncio.sleep(0.02)
 
 
 class Load(threading.Thread):

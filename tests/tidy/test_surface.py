@@ -50,7 +50,7 @@ OBJECTS = (
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    yield from ((name, getattr(holdfast, name)) for name in ("open", "open_async", "copy"))
+    yield from ((name, getattr(holdfast, name)) for name in ("open", "open_async", "connect", "connect_async", "copy"))
     for owner in dict.fromkeys(OBJECTS):
         for name, member in inspect.getmembers(owner):
             function: Any = member.fget if isinstance(member, property) else member
@@ -107,7 +107,7 @@ def test_an_import_loads_little() -> None:
     """True annotations cost no import, and neither do names that are not used."""
     modules = loaded_modules("pass")
     assert {each for each in modules if re.match(r"holdfast\.(runtime|flows|core|text|render|storage)", each)} == set()
-    assert loaded_modules("holdfast.open('memory:')").isdisjoint({"holdfast.render.pack", "asyncio"})
+    assert loaded_modules("holdfast.open('memory:')").isdisjoint({"holdfast.render.pack", "asyncio", "httpx2"})
 
 
 def test_every_public_name_is_listed_and_loads() -> None:

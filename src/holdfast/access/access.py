@@ -261,7 +261,7 @@ async def list_sessions(
     while len(shown) < limit:
         page = await read(after=after)
         for row in page:
-            if await _allows_scope(engine, access, scope_of(row)):
+            if await allows_scope(engine, access, scope_of(row)):
                 shown.append(row)
         if len(page) < limit:
             break
@@ -269,7 +269,7 @@ async def list_sessions(
     return tuple(shown[:limit])
 
 
-async def _allows_scope(engine: holdfast.AsyncEngine, access: Access, scope: Scope) -> bool:
+async def allows_scope(engine: holdfast.AsyncEngine, access: Access, scope: Scope) -> bool:
     """Whether a session exists and is one of the caller's."""
     if scope.tenant != access.tenant or not access.allows_actor(scope.actor):
         return False
@@ -294,7 +294,7 @@ async def check_ledger_use(engine: holdfast.AsyncEngine, access: Access, ledger:
     access.check_ledger(ledger)
     if access.identity is None or ledger.kind != "session":
         return
-    if not await _allows_scope(engine, access, Scope(ledger.tenant, *ledger.names)):
+    if not await allows_scope(engine, access, Scope(ledger.tenant, *ledger.names)):
         raise ledger_not_found(ledger)
 
 
@@ -356,7 +356,7 @@ async def list_suspended(
     while len(shown) < limit:
         page = await engine.suspended(actor=actor, session=session, after=after, limit=limit)
         for frame in page:
-            if access.identity is None or await _allows_scope(engine, access, frame.scope):
+            if access.identity is None or await allows_scope(engine, access, frame.scope):
                 shown.append(frame)
         if len(page) < limit:
             break
@@ -390,7 +390,7 @@ async def check_blob(engine: holdfast.AsyncEngine, access: Access, ref: BlobRef)
     after: BlobRow | None = None
     while rows := await engine._drive(effects.rows(BlobRow, where, after, READ_EVENTS)):
         for scope in dict.fromkeys(map(scope_of, rows)):
-            if await _allows_scope(engine, access, scope):
+            if await allows_scope(engine, access, scope):
                 return
         after = rows[-1]
     raise BlobNotFound(tenant=access.tenant, digest=ref.digest)

@@ -1,5 +1,7 @@
 """The audit: who made and revoked keys, who was refused, and who maintained the store. Entries in SYSTEM_TENANT.
 
+What happened to keys is in the entries that made it so (see `records`): it cannot happen without them.
+
 Laws: no entry and no line of the log has a secret or content of a user. A flood of refused requests stores at most
 REFUSALS_PER_MINUTE entries from each process; the rest is counted in the next one.
 """
@@ -14,8 +16,10 @@ from typing import Any
 import msgspec
 
 import holdfast
+from holdfast.access import records
 from holdfast.access.rates import TokenBucket
-from holdfast.access.system import body_of, find_system_session, system_session
+from holdfast.access.system import body_of, find_system_session, read_newest_entries, system_session
+from holdfast.model.entries.entry import Entry
 
 REFUSALS_PER_MINUTE = 10
 """The most refused requests that one process stores in a minute."""
@@ -36,12 +40,15 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Any]
 
 
+def log_change(action: str, key: str, by: str) -> None:
+    """Log a change of a key."""
+    logger.info("%s", action, extra={"fields": {"action": action, "key": key, "by": by}})
+
+
 async def append_audit(engine: holdfast.AsyncEngine, action: str, *, by: str, **details: object) -> None:
     """Store an entry of the audit, and log it."""
     plain = {name: _to_plain(value) for name, value in details.items() if value is not None}
-    logger.info(
-        "%s", action, extra={"action": action, "by": by, **{f"audit_{name}": each for name, each in plain.items()}}
-    )
+    logger.info("%s", action, extra={"fields": {"action": action, "by": by, **plain}})
     session = await system_session(engine, SESSION, actor=ACTOR)
     await session.entries.append(action, secrets.token_hex(8), {"by": by[:TEXT_CHARS], **plain})
 
@@ -53,18 +60,29 @@ def _to_plain(value: object) -> object:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-async def list_audit(
-    engine: holdfast.AsyncEngine, *, action: str | None = None, before: int | None = None, limit: int = 100
-) -> list[AuditEntry]:
-    """The entries of the audit, newest first."""
-    session = await find_system_session(engine, SESSION, actor=ACTOR)
-    if session is None:
-        return []
+async def list_audit(engine: holdfast.AsyncEngine, *, action: str | None = None, limit: int = 100) -> list[AuditEntry]:
+    """The entries of the audit, newest first; 0 for all. The entries about keys are part of it."""
     found: list[AuditEntry] = []
-    for entry in await session.entries.list(kind=action, before=before, limit=limit):
-        body = body_of(entry)
-        found.append(AuditEntry(at_us=entry.at_us, action=entry.kind, by=str(body.pop("by", "")), details=body))
-    return found
+    for actor, name in ((ACTOR, SESSION), (records.ACTOR, records.SESSION)):
+        session = await find_system_session(engine, name, actor=actor)
+        if session is not None:
+            found += [_describe(entry) for entry in await read_newest_entries(session, limit, kind=action)]
+    found.sort(key=lambda entry: entry.at_us, reverse=True)
+    return found[:limit] if limit else found
+
+
+def _describe(entry: Entry) -> AuditEntry:
+    """An entry, without digests and what a key allows."""
+    body = body_of(entry)
+    by = str(body.pop("by", ""))
+    if entry.kind in (records.KEY_CREATED, records.KEY_ROTATED, records.KEY_REVOKED):
+        grant, reason = body.get("grant"), body.get("reason")
+        body = {"key": entry.parent or entry.key}
+        if grant:
+            body |= {"name": grant.get("name"), "tenant": grant.get("tenant", "default")}
+        if reason:
+            body["reason"] = reason
+    return AuditEntry(at_us=entry.at_us, action=entry.kind, by=by, details=body)
 
 
 class Audit:

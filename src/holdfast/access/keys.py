@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import msgspec
 
 import holdfast
 from holdfast.access import records
 from holdfast.access.access import Access
-from holdfast.access.audit import append_audit
-from holdfast.access.records import KeyGrant, KeyRecord, KeySecret
+from holdfast.access.audit import log_change
+from holdfast.access.records import ACTOR, SESSION, KeyGrant, KeyRecord, KeySecret
 from holdfast.access.system import Clock, find_system_session, now_us, read_entries_after, system_session
-from holdfast.errors import EntryConflict, InvalidArgument, KeyNotFound, describe_value
+from holdfast.errors import (
+    EntryConflict,
+    InvalidArgument,
+    KeyNotFound,
+    VersionConflict,
+    describe_value,
+)
+from holdfast.model.entries.entry import NewEntry
 from holdfast.model.names import check_whole
 
 KEY_CACHE_S = 2.0
@@ -29,7 +37,8 @@ RELOAD_S = 300.0
 """How often all keys are read anew, in place of the changes only."""
 DEFAULT_OVERLAP_S = 86_400
 """How long the old secret of a rotated key works, unless said otherwise: a day."""
-ACTOR, SESSION = "keys", "keys"
+CREATE_TRIES = 20
+"""How often a key is tried to be created while other processes change keys."""
 
 
 # Changes
@@ -45,14 +54,21 @@ async def create_key(
     grant = grant.check()
     if grant.expires_us is not None and grant.expires_us <= clock():
         raise InvalidArgument(argument="expires", reason="it is in the past")
-    for other in await list_keys(engine):
-        if other.status(clock()) == "live":
-            _check_neighbour(grant, other)
     key_id, key = records.make_key()
+    body = msgspec.to_builtins(records.StoredGrant(grant, records.digest_key(key), by))
     session = await system_session(engine, SESSION, actor=ACTOR, principal=by)
-    stored = records.StoredGrant(grant, records.digest_key(key))
-    await session.entries.append(records.KEY_CREATED, key_id, msgspec.to_builtins(stored))
-    await append_audit(engine, records.KEY_CREATED, by=by, key=key_id, tenant=grant.tenant, name=grant.name)
+    for tries_left in reversed(range(CREATE_TRIES)):
+        version = (await session.state()).version
+        for other in await list_keys(engine):
+            if other.status(clock()) == "live":
+                _check_neighbour(grant, other)
+        try:
+            await session.entries.append_all([NewEntry(records.KEY_CREATED, key_id, body)], expect=version)
+            break
+        except VersionConflict:  # another process changed keys: look at them again
+            if not tries_left:
+                raise
+    log_change(records.KEY_CREATED, key_id, by)
     return await find_key(engine, key_id), key
 
 
@@ -82,10 +98,10 @@ async def rotate_key(
         raise InvalidArgument(argument="key", reason=f"the key {record.id} is {status}; create another one")
     _, key = records.make_key(record.id)
     session = await system_session(engine, SESSION, actor=ACTOR, principal=by)
-    rotation = records.StoredRotation(records.digest_key(key), overlap_s * 1_000_000)
+    rotation = records.StoredRotation(records.digest_key(key), overlap_s * 1_000_000, by)
     name, body = f"{record.id}.{rotation.digest[:16]}", msgspec.to_builtins(rotation)
     await session.entries.append(records.KEY_ROTATED, name, body, parent=record.id)
-    await append_audit(engine, records.KEY_ROTATED, by=by, key=record.id, tenant=record.grant.tenant)
+    log_change(records.KEY_ROTATED, record.id, by)
     return await find_key(engine, key_id), key
 
 
@@ -95,12 +111,12 @@ async def revoke_key(engine: holdfast.AsyncEngine, key_id: str, *, by: str, reas
     if record.revoked_us is not None:
         return record
     session = await system_session(engine, SESSION, actor=ACTOR, principal=by)
-    body = msgspec.to_builtins(records.StoredRevocation(reason))
+    body = msgspec.to_builtins(records.StoredRevocation(by, reason))
     try:
         await session.entries.append(records.KEY_REVOKED, f"{record.id}.revoked", body, parent=record.id)
     except EntryConflict:  # another process was first
         return await find_key(engine, record.id)
-    await append_audit(engine, records.KEY_REVOKED, by=by, key=record.id, tenant=record.grant.tenant)
+    log_change(records.KEY_REVOKED, record.id, by)
     return await find_key(engine, record.id)
 
 
@@ -128,9 +144,12 @@ async def find_key(engine: holdfast.AsyncEngine, key_id: str) -> KeyRecord:
 class KeyRing:
     """The keys of the store, as a server looks them up."""
 
-    def __init__(self, engine: holdfast.AsyncEngine, *, clock: Clock = now_us) -> None:
+    def __init__(
+        self, engine: holdfast.AsyncEngine, *, clock: Clock = now_us, timer: Callable[[], float] = time.monotonic
+    ) -> None:
         self._engine = engine
         self._clock = clock
+        self._timer = timer
         self._records: dict[str, KeyRecord] = {}
         self._seq = 0
         self._read_at = self._loaded_at = float("-inf")
@@ -139,15 +158,15 @@ class KeyRing:
 
     async def find(self, key: str) -> Access | None:
         """What the key allows; None if it opens nothing."""
-        await self._refresh(time.monotonic() - KEY_CACHE_S)
+        await self._refresh(self._timer() - KEY_CACHE_S)
         access = self._open(key)
         if access is None:
-            await self._refresh(time.monotonic(), REFUSAL_PAUSE_S)
+            await self._refresh(self._timer(), REFUSAL_PAUSE_S)
             access = self._open(key)
         return access
 
     async def has_live_keys(self) -> bool:
-        await self._refresh(time.monotonic())
+        await self._refresh(self._timer())
         return any(record.status(self._clock()) == "live" for record in self._records.values())
 
     def _open(self, key: str) -> Access | None:
@@ -158,13 +177,13 @@ class KeyRing:
 
     async def _refresh(self, since: float, pause_s: float = 0.0) -> None:
         """Look into the store, unless a look has begun since then. Looks of one process follow one another."""
-        if self._read_at >= since:
+        if self._read_at > since:
             return
         async with self._lock:
-            if self._read_at >= since:
+            if self._read_at > since:
                 return
-            await asyncio.sleep(max(0.0, self._read_at + pause_s - time.monotonic()))
-            began = time.monotonic()
+            await asyncio.sleep(max(0.0, self._read_at + pause_s - self._timer()))
+            began = self._timer()
             if began - self._loaded_at >= RELOAD_S:
                 self._seq, self._loaded_at = 0, began
             await self._read()

@@ -26,6 +26,8 @@ SECRET_BYTES = 32
 ID_BYTES = 6
 KEY_CREATED, KEY_ROTATED, KEY_REVOKED = "key.created", "key.rotated", "key.revoked"
 """The kinds of the entries about keys. The key of the first is the id; the others have it as their parent."""
+ACTOR, SESSION = "keys", "keys"
+"""The session in SYSTEM_TENANT that has them."""
 _KEY_PATTERN = re.compile(r"hf_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 _NO_DIGEST = "0" * 64
 """What the digest of a key is compared with if its id is unknown."""
@@ -159,6 +161,7 @@ class StoredGrant(msgspec.Struct, frozen=True):
 
     grant: KeyGrant
     digest: str
+    by: str
 
 
 class StoredRotation(msgspec.Struct, frozen=True):
@@ -166,11 +169,13 @@ class StoredRotation(msgspec.Struct, frozen=True):
 
     digest: str
     overlap_us: int
+    by: str
 
 
 class StoredRevocation(msgspec.Struct, frozen=True):
     """The body of KEY_REVOKED."""
 
+    by: str
     reason: str = ""
 
 

@@ -15,7 +15,7 @@ import holdfast
 from holdfast.access.access import Access
 from holdfast.access.system import Clock, body_of, find_system_session, now_us, read_entries_after, system_session
 from holdfast.errors import EntryConflict, SpendExceeded
-from holdfast.model.names import check_name, check_whole, shorten_name
+from holdfast.model.names import check_whole
 
 HOUR_US = 3_600_000_000
 ACTOR = "spending"
@@ -31,7 +31,7 @@ class HourSum(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-class Spending:
+class KeySpending:
     """The spending of all keys, as one process sees it."""
 
     def __init__(self, engine: holdfast.AsyncEngine, *, clock: Clock = now_us) -> None:
@@ -52,12 +52,11 @@ class Spending:
     async def add(self, access: Access, tokens: int, *, key: str) -> None:
         """Add the tokens of a call of the model, once for each `key`. After the call, also if it failed halfway."""
         check_whole("tokens", tokens)
-        name = shorten_name(check_name("key", key))
         if not access.key_id or not tokens:
             return
         session = await system_session(self._engine, access.key_id, actor=ACTOR)
         try:
-            await session.entries.append(_hour_name(self._hour()), name, {"tokens": tokens})
+            await session.entries.append(_hour_name(self._hour()), key, {"tokens": tokens})
         except EntryConflict:
             pass  # it was added before, with other tokens or in another hour: the first one counts
 

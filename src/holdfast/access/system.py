@@ -41,7 +41,10 @@ async def find_system_session(
 
 
 async def read_entries_after(session: holdfast.AsyncSession, seq: int, *, kind: str | None = None) -> list[Entry]:
-    """The entries after an event, oldest first."""
+    """The entries after an event, oldest first. If there are none, which is the rule, no body is read."""
+    newest = await session.entries.list(kind=kind, limit=1, bodies=False)
+    if not newest or newest[0].seq <= seq:
+        return []
     found: list[Entry] = []
     before: int | None = None
     while True:
@@ -50,6 +53,19 @@ async def read_entries_after(session: holdfast.AsyncSession, seq: int, *, kind: 
         if len(page) < PAGE or page[-1].seq <= seq:
             return found[::-1]
         before = page[-1].seq
+
+
+async def read_newest_entries(session: holdfast.AsyncSession, limit: int, *, kind: str | None = None) -> list[Entry]:
+    """The newest entries, newest first; 0 for all."""
+    found: list[Entry] = []
+    before: int | None = None
+    while not limit or len(found) < limit:
+        page = await session.entries.list(kind=kind, before=before, limit=PAGE)
+        found += page
+        if len(page) < PAGE:
+            break
+        before = page[-1].seq
+    return found[:limit] if limit else found
 
 
 def body_of(entry: Entry) -> dict[str, Any]:

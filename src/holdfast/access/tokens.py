@@ -79,7 +79,7 @@ class KeySet:
             try:
                 text = await self._read_source()
                 self._keys = jwt.PyJWKSet.from_dict(json.loads(text)).keys
-            except (OSError, ValueError, httpx2.HTTPError, jwt.PyJWTError) as error:
+            except (OSError, ValueError, TypeError, AttributeError, httpx2.HTTPError, jwt.PyJWTError) as error:
                 logger.warning("the keys of the issuer cannot be read: %s", type(error).__name__)
                 self._check_age(now)
                 return

@@ -15,8 +15,10 @@ from holdfast.cli.entries import entries
 from holdfast.cli.facts import facts
 from holdfast.cli.forks import compare, fork, forks, merge
 from holdfast.cli.frames import frames, recover, resume, suspended
+from holdfast.cli.keys import keys
 from holdfast.cli.log import log
 from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
+from holdfast.cli.mcp import mcp
 from holdfast.cli.memory import memory
 from holdfast.cli.packs import diff, pack, why
 from holdfast.cli.serve import serve
@@ -95,6 +97,8 @@ for command in (
     sweep,
     worker,
     serve,
+    keys,
+    mcp,
     collect,
     completion,
 ):

@@ -25,7 +25,7 @@ from holdfast.model.sessions.messages import Message
 from holdfast.render.pack import Pack
 from holdfast.runtime import telemetry_attributes as names
 from holdfast.runtime.logs import log
-from holdfast.runtime.telemetry_attributes import Attributes, Operation
+from holdfast.runtime.telemetry_attributes import Attributes, TracedOperation
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
@@ -98,7 +98,7 @@ class Telemetry:
         self._is_on = find_tracers() is not self._idle_tracers or find_meters() is not self._idle_meters
         return self._is_on
 
-    def _run_in_span(self, flow: Flow[T], operation: Operation, parent: _OperationTrace | None = None) -> Flow[T]:
+    def _run_in_span(self, flow: Flow[T], operation: TracedOperation, parent: _OperationTrace | None = None) -> Flow[T]:
         trace = _OperationTrace(self, operation, names.read_arguments(flow), parent)
         trace.start()
         try:
@@ -155,7 +155,7 @@ class _OperationTrace:
     def __init__(
         self,
         telemetry: Telemetry,
-        operation: Operation,
+        operation: TracedOperation,
         arguments: Mapping[str, Any],
         parent: _OperationTrace | None,
     ) -> None:
@@ -269,7 +269,7 @@ def _attempt(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T |
         return None
 
 
-def _tool_suffix(operation: Operation, attributes: Attributes) -> Sequence[str]:
+def _tool_suffix(operation: TracedOperation, attributes: Attributes) -> Sequence[str]:
     """The name of the tool, as the conventions have it in the name of the span."""
     tool = attributes.get(names.TOOL_NAME) if operation.convention == names.EXECUTE_TOOL else None
     return [] if tool is None else [str(tool)]

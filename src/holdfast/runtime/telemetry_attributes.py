@@ -115,7 +115,7 @@ EXECUTE_TOOL = "execute_tool"
 _SEARCH, _UPDATE, _DELETE = "search_memory", "update_memory", "delete_memory"
 
 
-class Operation(msgspec.Struct, frozen=True):
+class TracedOperation(msgspec.Struct, frozen=True):
     """The name of a traced operation, and the name that the GenAI conventions have for it, if any."""
 
     name: str
@@ -126,57 +126,59 @@ class Operation(msgspec.Struct, frozen=True):
         return self.convention if self.convention == EXECUTE_TOOL else f"holdfast.{self.name}"
 
 
-_NAMES: dict[Callable[..., Any], Operation] = {
-    messages.close_open_calls: Operation("close_calls"),
-    tools.start: Operation("start_call"),
-    tools.run: Operation("run", EXECUTE_TOOL),
-    assembly.pack: Operation("pack"),
-    records.store: Operation("store_pack"),
-    compaction.follow_strategy: Operation("compact"),
-    compaction.prepare: Operation("prepare"),
-    summaries.draft_summary: Operation("draft_summary"),
-    observation.search_facts: Operation("search_facts", _SEARCH),
-    observation.accept: Operation("accept_proposal"),
-    observation.decline: Operation("decline_proposal"),
-    queries.search_facts: Operation("search_facts", _SEARCH),
-    changes.set_fact: Operation("set_fact", _UPDATE),
-    changes.set_facts: Operation("set_facts", _UPDATE),
-    changes.retract: Operation("retract_fact", _DELETE),
-    changes.erase: Operation("erase_facts", _DELETE),
-    changes.supersede: Operation("supersede_fact", _UPDATE),
-    changes.expire: Operation("expire_fact", _UPDATE),
-    changes.promote: Operation("promote_fact", _UPDATE),
-    changes.endorse: Operation("endorse_fact", _UPDATE),
-    changes.confirm: Operation("confirm_fact", _UPDATE),
-    changes.reinstate: Operation("reinstate_fact", _UPDATE),
-    frames.push: Operation("push_frame"),
-    frames.update: Operation("update_frame"),
-    frames.pop: Operation("pop_frame"),
-    frames.leave: Operation("pop_frame"),
-    handles.page_out: Operation("page_out"),
-    handles.page_in: Operation("page_in"),
-    handle_text.run_read_handle: Operation("read_handle"),
-    layers.set_working: Operation("set_working"),
-    lifecycle.create: Operation("create_session"),
-    lifecycle.ensure: Operation("open_session"),
-    lifecycle.reset: Operation("reset_session"),
-    lifecycle.close: Operation("end_session"),
-    lifecycle.destroy: Operation("destroy_session"),
-    removal.erase_messages: Operation("erase"),
-    lifecycle.sweep: Operation("sweep"),
-    lifecycle.acknowledge: Operation("acknowledge"),
-    recall.recall_for_program: Operation("recall", _SEARCH),
-    recall.search_session: Operation("search_session", _SEARCH),
-    removal.forget: Operation("forget", _DELETE),
-    delivery.deliver: Operation("deliver"),
-    vectors.embed_pending: Operation("embed"),
-    situations.act: Operation("act"),
-    turns.take: Operation("take_turn"),
-    turns.renew: Operation("renew_turn"),
-    turns.end: Operation("end_turn"),
+_NAMES: dict[Callable[..., Any], TracedOperation] = {
+    messages.close_open_calls: TracedOperation("close_calls"),
+    tools.start: TracedOperation("start_call"),
+    tools.run: TracedOperation("run", EXECUTE_TOOL),
+    assembly.pack: TracedOperation("pack"),
+    records.store: TracedOperation("store_pack"),
+    compaction.follow_strategy: TracedOperation("compact"),
+    compaction.prepare: TracedOperation("prepare"),
+    summaries.draft_summary: TracedOperation("draft_summary"),
+    observation.search_facts: TracedOperation("search_facts", _SEARCH),
+    observation.accept: TracedOperation("accept_proposal"),
+    observation.decline: TracedOperation("decline_proposal"),
+    queries.search_facts: TracedOperation("search_facts", _SEARCH),
+    changes.set_fact: TracedOperation("set_fact", _UPDATE),
+    changes.set_facts: TracedOperation("set_facts", _UPDATE),
+    changes.retract: TracedOperation("retract_fact", _DELETE),
+    changes.erase: TracedOperation("erase_facts", _DELETE),
+    changes.supersede: TracedOperation("supersede_fact", _UPDATE),
+    changes.expire: TracedOperation("expire_fact", _UPDATE),
+    changes.promote: TracedOperation("promote_fact", _UPDATE),
+    changes.endorse: TracedOperation("endorse_fact", _UPDATE),
+    changes.confirm: TracedOperation("confirm_fact", _UPDATE),
+    changes.reinstate: TracedOperation("reinstate_fact", _UPDATE),
+    frames.push: TracedOperation("push_frame"),
+    frames.update: TracedOperation("update_frame"),
+    frames.pop: TracedOperation("pop_frame"),
+    frames.leave: TracedOperation("pop_frame"),
+    handles.page_out: TracedOperation("page_out"),
+    handles.page_in: TracedOperation("page_in"),
+    handle_text.run_read_handle: TracedOperation("read_handle"),
+    layers.set_working: TracedOperation("set_working"),
+    lifecycle.create: TracedOperation("create_session"),
+    lifecycle.ensure: TracedOperation("open_session"),
+    lifecycle.reset: TracedOperation("reset_session"),
+    lifecycle.close: TracedOperation("end_session"),
+    lifecycle.destroy: TracedOperation("destroy_session"),
+    removal.erase_messages: TracedOperation("erase"),
+    lifecycle.sweep: TracedOperation("sweep"),
+    lifecycle.acknowledge: TracedOperation("acknowledge"),
+    recall.recall_for_program: TracedOperation("recall", _SEARCH),
+    recall.search_session: TracedOperation("search_session", _SEARCH),
+    removal.forget: TracedOperation("forget", _DELETE),
+    delivery.deliver: TracedOperation("deliver"),
+    vectors.embed_pending: TracedOperation("embed"),
+    situations.act: TracedOperation("act"),
+    turns.take: TracedOperation("take_turn"),
+    turns.renew: TracedOperation("renew_turn"),
+    turns.end: TracedOperation("end_turn"),
 }
 """The flows whose own name would say too little, or that are traced though they have no parameter `cause`."""
-_OPERATIONS: dict[CodeType, Operation | None] = {function.__code__: operation for function, operation in _NAMES.items()}
+_OPERATIONS: dict[CodeType, TracedOperation | None] = {
+    function.__code__: operation for function, operation in _NAMES.items()
+}
 _DETOURS = frozenset(
     {
         changes.with_current_identity(queries.get_fact).__code__,
@@ -187,7 +189,7 @@ _DETOURS = frozenset(
 """Flows that run the flow in their variable `flow`."""
 
 
-def find_operation(flow: Any) -> Operation | None:
+def find_operation(flow: Any) -> TracedOperation | None:
     """The operation that a flow carries out, before it starts; None if it has no span: it only reads.
 
     A flow with a parameter `cause` writes events: it has a span with its name, unless another is listed."""
@@ -198,7 +200,7 @@ def find_operation(flow: Any) -> Operation | None:
         return _OPERATIONS[code]
     except KeyError:
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        operation = _OPERATIONS[code] = Operation(code.co_name) if "cause" in parameters else None
+        operation = _OPERATIONS[code] = TracedOperation(code.co_name) if "cause" in parameters else None
         return operation
 
 
@@ -224,7 +226,7 @@ def read_context(arguments: Mapping[str, Any]) -> SessionContext | LedgerContext
 # The start of an operation
 
 
-def describe_start(operation: Operation, arguments: Mapping[str, Any], *, contents: bool) -> Attributes:
+def describe_start(operation: TracedOperation, arguments: Mapping[str, Any], *, contents: bool) -> Attributes:
     """Where the operation works, and with which figures. The arguments are not yet checked."""
     attributes: Attributes = {OPERATION: operation.name}
     if operation.convention:

@@ -6,7 +6,6 @@ Law: the store is opened in the process that uses it, after all forks, and close
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -17,16 +16,19 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.routing import BaseRoute
 
 import holdfast
+from holdfast.mcp import routes as mcp_part
 from holdfast.server import metrics, probes
 from holdfast.server.authentication import Authentication, open_access
 from holdfast.server.background import run_background, run_measurement
-from holdfast.server.layers import Errors, Limits, Observation, answer_http_exception
+from holdfast.server.layers import Errors, Limits, RequestRecorder, answer_http_exception
+from holdfast.server.native import routes as native_part
 from holdfast.server.security import Security
 from holdfast.server.settings import ServerSettings, load_settings
 from holdfast.server.signals import watch_signals
 from holdfast.server.state import ServerState
+from holdfast.server.v1 import routes as v1_part
 
-PARTS = ("holdfast.server.probes", "holdfast.server.native.routes", "holdfast.server.v1.routes", "holdfast.mcp.routes")
+PARTS: tuple[Any, ...] = (probes, native_part, v1_part, mcp_part)
 """The parts. Each module has `routes()`, and may have `resources(app)`: what it holds while the server runs."""
 GZIP_BYTES = 1_000
 """Answers that are shorter are not compressed."""
@@ -37,7 +39,6 @@ GZIP_LEVEL = 4
 def build_app(settings: ServerSettings, *, more: Sequence[BaseRoute] = ()) -> Starlette:
     """Build the application. It opens its store when it starts, and closes it when it ends. `more` are routes of your own,
     behind the same layers."""
-    parts = [part for name in PARTS if (part := _import_part(name)) is not None]
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
@@ -48,7 +49,7 @@ def build_app(settings: ServerSettings, *, more: Sequence[BaseRoute] = ()) -> St
             app.state.probe = probes.StoreProbe(engine)
             metrics.count_appends(engine.store)
             await open_access(app, engine, settings)
-            for part in parts:
+            for part in PARTS:
                 if hasattr(part, "resources"):
                     await stack.enter_async_context(part.resources(app))
             await stack.enter_async_context(run_measurement(engine))
@@ -59,7 +60,7 @@ def build_app(settings: ServerSettings, *, more: Sequence[BaseRoute] = ()) -> St
             state.stop()
 
     app = Starlette(
-        routes=[route for part in parts for route in part.routes()] + list(more),
+        routes=[route for part in PARTS for route in part.routes()] + list(more),
         middleware=build_layers(settings),
         exception_handlers={HTTPException: answer_http_exception},
         lifespan=lifespan,
@@ -72,7 +73,7 @@ def build_layers(settings: ServerSettings) -> list[Middleware]:
     """What every request goes through, the outermost first."""
     streams = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/x-ndjson")
     return [
-        Middleware(Observation),
+        Middleware(RequestRecorder),
         Middleware(Security, settings=settings),
         Middleware(GZipMiddleware, minimum_size=GZIP_BYTES, compresslevel=GZIP_LEVEL, exclude_content_types=streams),
         Middleware(Errors),
@@ -84,13 +85,3 @@ def build_layers(settings: ServerSettings) -> list[Middleware]:
 def create_app() -> Starlette:
     """Build the application of a worker process, from the settings that its parent has handed over."""
     return build_app(load_settings())
-
-
-def _import_part(name: str) -> Any:
-    """A part, or None while it is not there yet."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and name.startswith(error.name):
-            return None
-        raise

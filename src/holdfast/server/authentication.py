@@ -25,7 +25,7 @@ from holdfast.access.audit import Audit
 from holdfast.access.keys import KeyRing
 from holdfast.access.rates import RateLimiter, RateState, rate_exceeded, rate_headers
 from holdfast.access.records import read_key_id
-from holdfast.access.spend import Spending
+from holdfast.access.spend import KeySpending
 from holdfast.access.tokens import TokenVerifier
 from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_of
 from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
@@ -51,7 +51,7 @@ class AccessControl:
         self.keys = KeyRing(engine)
         self.audit = Audit(engine)
         self.rates = RateLimiter()
-        self.spending = Spending(engine)
+        self.spending = KeySpending(engine)
 
     async def find(self, key: str) -> Access | None:
         """What a key or a token allows; None if it is not valid."""

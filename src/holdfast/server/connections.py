@@ -8,6 +8,7 @@ found by the system within about a minute. Nothing that a client does, or leaves
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 from typing import Any
@@ -128,4 +129,5 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS * 2 if hard == resource.RLIM_INFINITY else min(hard, CONNECTIONS * 2)
     if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with contextlib.suppress(OSError):  # a service that is locked in may not: its own limit counts
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -135,10 +135,10 @@ class Security:
 
         hosts = headers.getlist("host")
         if scope["path"] not in OPEN_PATHS and (len(hosts) != 1 or not self._hosts.allows(hosts[0])):
-            reason = "this server does not have that host name; allow it with allowed_hosts"
+            reason = "this server does not have that host name; allow it with --allow-host"
             await _refuse(scope, send_with_headers, 421, "Misdirected request", reason)
         elif origin is not None and not is_allowed and not _is_same_origin(origin, hosts):
-            reason = "requests from web pages of this origin are not allowed; allow it with allowed_origins"
+            reason = "requests from web pages of this origin are not allowed; allow it with --allow-origin"
             await _refuse(scope, send_with_headers, 403, "Forbidden", reason)
         elif is_allowed and scope["type"] == "http" and _is_preflight(scope, headers):
             await _answer_preflight(send_with_headers)

@@ -10,11 +10,12 @@ import httpx2
 import openai
 import pytest
 
+import holdfast
 from tests.protocols import Reply, Talk
 from tests.server.v1.serving import KEY, serving
 from tests.server.v1.upstream import KINDS, ModelServer, echo, model_server
 
-TOOL: dict[str, Any] = {
+TOOL: Any = {
     "type": "function",
     "name": "look_up",
     "description": "Look up a word.",
@@ -69,6 +70,8 @@ def open_desk(kind: str, folder: Path, **settings: Any) -> Iterator[Desk]:
     ):
         patch.setenv("UPSTREAM_KEY", "secret-of-the-upstream")
         yield Desk(client, http, model, url, store, kind)
+    with holdfast.open(store) as engine:
+        assert engine.admin.verify().ok
 
 
 def reset(desk: Desk) -> Iterator[Desk]:
@@ -91,6 +94,12 @@ def desk(running_desk: Desk) -> Iterator[Desk]:
 def chat_desk(running_chat_desk: Desk) -> Iterator[Desk]:
     """With one language, for what does not depend on it."""
     yield from reset(running_chat_desk)
+
+
+def first_text(item: Any) -> str:
+    """The text of an item of any type that has one."""
+    text: str = item.content[0].text
+    return text
 
 
 def say(text: str, *calls: tuple[str, dict[str, Any]], thought: str = "") -> Any:

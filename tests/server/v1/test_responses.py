@@ -12,15 +12,15 @@ from openai.types.responses import Response, ResponseFunctionToolCall
 
 import holdfast
 from tests.protocols import Reply, Talk
-from tests.server.v1.conftest import TOOL, Desk, say
+from tests.server.v1.conftest import TOOL, Desk, first_text, say
 
-PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
-)
+PIXEL_DATA = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg=="
+PIXEL = f"data:image/png;base64,{PIXEL_DATA}"
 
 
 def ask(desk: Desk, asked: Any, **options: Any) -> Response:
-    return desk.client.responses.create(model="m1", input=asked, **options)
+    response: Response = desk.client.responses.create(model="m1", input=asked, **options)
+    return response
 
 
 def call_of(response: Response) -> ResponseFunctionToolCall:
@@ -46,12 +46,13 @@ def test_a_question_gets_an_answer_which_can_be_retrieved(desk: Desk) -> None:
     response = ask(desk, "hello", instructions="Be brief.", metadata={"a": "b"}, temperature=0.5, user="ada")
     assert response.output_text == "You said: hello"
     assert (response.status, response.model, response.metadata and response.metadata["a"]) == ("completed", "m1", "b")
-    assert response.usage is not None and response.usage.total_tokens > response.usage.output_tokens > 0
+    assert response.usage is not None
+    assert response.usage.total_tokens > response.usage.output_tokens > 0
     assert "Be brief." in json.dumps(desk.sent)
     again = desk.client.responses.retrieve(response.id)
     assert same(again, response)
     items = list(desk.client.responses.input_items.list(response.id))
-    assert [item.content[0].text for item in items] == ["hello"]  # type: ignore[union-attr]
+    assert [first_text(item) for item in items] == ["hello"]
     assert desk.model.refused == []
 
 
@@ -59,13 +60,11 @@ def test_the_pack_of_a_response_explains_it(chat_desk: Desk) -> None:
     response = ask(chat_desk, "hello")
     assert response.metadata is not None
     with holdfast.open(chat_desk.store) as engine:
-        for row in engine.sessions(order="recent", limit=5):
-            session = engine.session(row.session, actor=row.actor)
-            for pack in session.packs.list():
-                if pack.id == response.metadata["holdfast_pack"] and pack.reply:
-                    assert session.packs.manifest(pack).request.model == "m1"
-                    return
-    raise AssertionError("no session has the pack")
+        session = engine.session(response.metadata["holdfast_session"])
+        pack = response.metadata["holdfast_pack"]
+        assert session.packs.manifest(pack).request.model == "m1"
+        shown = session.packs.reproduce(pack).openai()["messages"]
+    assert shown[-1] == chat_desk.sent["messages"][-1] == {"role": "user", "content": "hello"}
 
 
 def test_a_stream_spells_the_response(desk: Desk) -> None:
@@ -82,7 +81,7 @@ def test_a_stream_spells_the_response(desk: Desk) -> None:
     assert final.output_text == "You said: hello"
     assert desk.client.responses.retrieve(final.id).output_text == "You said: hello"
     stored = desk.client.responses.retrieve(final.id)
-    assert [item.id for item in stored.output] == [item.id for item in final.output]
+    assert plain(stored) == plain(final)
     assert stored.usage == final.usage
 
 
@@ -116,7 +115,11 @@ def test_a_streamed_tool_call(desk: Desk) -> None:
 def test_reasoning_goes_back_to_the_upstream_that_made_it(desk: Desk) -> None:
     if desk.kind == "openai":
         pytest.skip("the chat of OpenAI shows no reasoning")
-    desk.script(lambda talk: Reply("done") if talk.turns[-1].results else say("", ("look_up", {"word": "x"}), thought="hm")(talk))
+    desk.script(
+        lambda talk: (
+            Reply("done") if talk.turns[-1].results else say("", ("look_up", {"word": "x"}), thought="hm")(talk)
+        )
+    )
     first = ask(desk, "think", tools=[TOOL], reasoning={"effort": "low"})
     assert [item.type for item in first.output] == ["reasoning", "function_call"]
     result = {"type": "function_call_output", "call_id": call_of(first).call_id, "output": "y"}
@@ -176,7 +179,8 @@ def test_a_conversation_goes_on(desk: Desk) -> None:
     conversation = desk.client.conversations.create()
     for word in ("one", "two", "three"):
         response = ask(desk, word, conversation=conversation.id)
-        assert response.conversation is not None and response.conversation.id == conversation.id
+        assert response.conversation is not None
+        assert response.conversation.id == conversation.id
     sent = json.dumps(desk.sent)
     assert all(f"You said: {word}" in sent for word in ("one", "two"))
     items = list(desk.client.conversations.items.list(conversation.id, order="asc"))
@@ -201,6 +205,18 @@ def test_what_is_not_stored_cannot_be_found(desk: Desk) -> None:
                 assert "secret" not in message.text
 
 
+def test_a_call_can_be_answered_without_storing_it(desk: Desk) -> None:
+    conversation = desk.client.conversations.create()
+    first = ask(desk, "call lamp", tools=[TOOL], conversation=conversation.id)
+    result = {"type": "function_call_output", "call_id": call_of(first).call_id, "output": "a light"}
+    for where in ({"conversation": conversation.id}, {"previous_response_id": first.id}):
+        answer = ask(desk, [result], tools=[TOOL], store=False, **where)
+        assert answer.output_text == "The tool said: a light"
+    assert ask(desk, [result], tools=[TOOL], conversation=conversation.id).output_text == "The tool said: a light"
+    assert len(list(desk.client.conversations.items.list(conversation.id))) == 4
+    assert desk.model.refused == []
+
+
 def test_the_stateless_style_works(desk: Desk) -> None:
     history: list[Any] = [{"role": "user", "content": "call lamp"}]
     response = ask(desk, history, tools=[TOOL], store=False)
@@ -211,6 +227,24 @@ def test_the_stateless_style_works(desk: Desk) -> None:
     history += [item.to_dict() for item in response.output]
     history.append({"role": "user", "content": "thanks"})
     assert ask(desk, history, tools=[TOOL]).output_text == "You said: thanks"
+    assert desk.model.refused == []
+
+
+def test_items_can_be_referred_to(desk: Desk) -> None:
+    first = ask(desk, "call lamp", tools=[TOOL])
+    call = call_of(first)
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "a light"}
+    reference: Any = {"type": "item_reference", "id": call.id}
+    second = ask(desk, [{"role": "user", "content": "call lamp"}, reference, result], tools=[TOOL])
+    assert second.output_text == "The tool said: a light"
+    third = ask(desk, [reference, result], tools=[TOOL], previous_response_id=first.id)
+    assert third.output_text == "The tool said: a light"
+    (answer,) = third.output
+    assert ask(desk, [{"id": answer.id}, {"role": "user", "content": "thanks"}]).output_text == "You said: thanks"
+    assert "a light" in json.dumps(desk.sent)
+    for name in ("msg_1", "msg_" + "A" * 100, str(call.id)[:-1] + "f", str(call.id)[:-1]):
+        with pytest.raises(openai.NotFoundError):
+            ask(desk, [{"type": "item_reference", "id": name}])
     assert desk.model.refused == []
 
 
@@ -245,6 +279,10 @@ def test_options_reach_the_upstream(desk: Desk) -> None:
         },
     }
     assert {key: sent.get(key) for key in expected[desk.kind]} == expected[desk.kind]
+    assert "include" not in sent, "a model that does not reason refuses to be asked for sealed reasoning"
+    if desk.kind == "openai-responses":
+        desk.client.responses.create(model="gpt-5.6", input="hello")
+        assert desk.sent["include"] == ["reasoning.encrypted_content"]
     assert desk.model.refused == []
 
 
@@ -252,7 +290,8 @@ def test_an_answer_that_is_too_long_is_incomplete(desk: Desk) -> None:
     desk.script(lambda talk: Reply("The lamp is", stop="length"))
     response = ask(desk, "hello")
     assert response.status == "incomplete"
-    assert response.incomplete_details is not None and response.incomplete_details.reason == "max_output_tokens"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
     assert response.output_text == "The lamp is"
     assert same(desk.client.responses.retrieve(response.id), response)
     with desk.client.responses.stream(model="m1", input="hello") as stream:
@@ -264,7 +303,7 @@ def test_a_refusal_is_shown(desk: Desk) -> None:
         pytest.skip("Anthropic says why it stopped, and has no part for it")
     desk.script(lambda talk: Reply("I cannot do that.", stop="refusal"))
     response = ask(desk, "hello")
-    assert response.output[0].content[0].to_dict() == {"type": "refusal", "refusal": "I cannot do that."}  # type: ignore[union-attr]
+    assert plain(response)[0]["content"][0] == {"type": "refusal", "refusal": "I cannot do that."}
     assert same(desk.client.responses.retrieve(response.id), response)
 
 
@@ -278,7 +317,9 @@ def reads(talk: Talk) -> Reply:
         return Reply(f"It says: {'needle' in last.results[-1][1]}")
     if "read_handle" in talk.tools and last.text.startswith("search"):
         handle = talk.shown.partition("read_handle")[2]
-        name = next((word.strip('"().,:') for word in talk.shown.split() if word.startswith("h") and "_0" in word), "h1_0")
+        name = next(
+            (word.strip('"().,:') for word in talk.shown.split() if word.startswith("h") and "_0" in word), "h1_0"
+        )
         assert handle is not None
         return Reply("Let me look.", (("read_handle", {"handle": name.split("]")[0].strip("[:"), "search": "needle"}),))
     return Reply("ok")

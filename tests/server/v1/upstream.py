@@ -1,5 +1,5 @@
-"""The model server behind /v1/responses in these tests: a real one on a real port, which speaks all three languages, refuses
-what providers refuse, answers by a script, and can be held at a named point of a stream."""
+"""The model server behind /v1/responses in these tests: a real one on a real port, which speaks all three languages,
+refuses what providers refuse, answers by a script, and can be held at a named point of a stream."""
 
 from __future__ import annotations
 

@@ -95,6 +95,23 @@ def read_text(
     return (yield from _read_body(context, handle.id if type(handle) is Handle else handle, wanted, limit, digits=True))
 
 
+def read_plain_text(
+    engine: EngineContext,
+    name: str,
+    text: str,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    first_line: int | None = None,
+    last_line: int | None = None,
+    search: str | None = None,
+) -> HandleText:
+    """The same for a text at hand, under a name."""
+    wanted = _check_range(start, stop, first_line, last_line, search)
+    body = _HandleBody(name, (text.encode("utf-8", "surrogatepass"),))
+    return _read_range(engine, body, wanted, DEFAULT_BYTES, digits=False)
+
+
 def read_for_model(
     context: SessionContext, handle: object, arguments: dict[str, object], limit: int
 ) -> Flow[HandleText]:

@@ -21,7 +21,7 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The names of tools that every provider accepts."""
 
 
-class Parameter(NamedTuple):
+class ToolParameter(NamedTuple):
     name: str
     type: Any
     required: bool
@@ -37,7 +37,7 @@ class Signature(NamedTuple):
     description: str
     parameters: dict[str, Any]
     """A JSON schema."""
-    accepted: tuple[Parameter, ...]
+    accepted: tuple[ToolParameter, ...]
     decode: Callable[[bytes], Any]
     """Decodes arguments to the annotated types. Raises msgspec.ValidationError with a text for the model."""
 
@@ -93,7 +93,7 @@ def _unwrap(function: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _read_parameters(
     function: Any, inner: Any, tool_name: str, exclude: frozenset[str], local_names: Mapping[str, Any]
-) -> tuple[Parameter, ...]:
+) -> tuple[ToolParameter, ...]:
     import inspect  # noqa: PLC0415 - a good part of the time of an import
 
     try:
@@ -101,7 +101,7 @@ def _read_parameters(
     except (TypeError, ValueError) as error:
         raise InvalidTool(function=tool_name, parameter="", reason="it has no signature that can be read") from error
     hints = _resolve_hints(inner, tool_name, local_names)
-    parameters: list[Parameter] = []
+    parameters: list[ToolParameter] = []
     for each in signature.values():
         if each.name in exclude:
             continue
@@ -111,7 +111,7 @@ def _read_parameters(
         kind = hints[each.name]
         required = each.default is inspect.Parameter.empty
         default = msgspec.UNSET if required else each.default
-        parameters.append(Parameter(each.name, kind, required, default, schemas.accepts_none(kind)))
+        parameters.append(ToolParameter(each.name, kind, required, default, schemas.accepts_none(kind)))
     return tuple(parameters)
 
 
@@ -155,7 +155,7 @@ def _find_parameter(holder: Any, missing: str) -> str:
     return next((name for name, note in notes.items() if type(note) is str and missing in note), "")
 
 
-def _build_decoder(tool_name: str, accepted: tuple[Parameter, ...]) -> Callable[[bytes], Any]:
+def _build_decoder(tool_name: str, accepted: tuple[ToolParameter, ...]) -> Callable[[bytes], Any]:
     fields: list[Any] = [
         (each.name, each.type) if each.required else (each.name, Union[each.type, msgspec.UnsetType], msgspec.UNSET)  # noqa: UP007 - a type made at run time
         for each in accepted

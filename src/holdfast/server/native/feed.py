@@ -156,4 +156,4 @@ class FeedView:
             except NotFound:
                 return False
             return True
-        return await rules._allows_scope(self._engine, self._access, Scope.from_stream(stream))
+        return await rules.allows_scope(self._engine, self._access, Scope.from_stream(stream))

@@ -19,7 +19,7 @@ from holdfast.providers.usage import read_anthropic_usage
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import invalid
 from holdfast.server.v1.output import OutputBuilder
-from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader
+from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader, upstream_error
 
 VERSION = "2023-06-01"
 SEAL = "anthropic."
@@ -72,9 +72,11 @@ class AnthropicDialect:
         body["stream"] = True
 
     def read_reply(self, reply: Fields, output: OutputBuilder) -> ReplyEnd:
+        if not isinstance(reply.get("content"), list):
+            raise upstream_error(502, "its answer has no content")
         reader = _AnthropicReader(output)
         reader.begin(reply)
-        for number, block in enumerate(reply.get("content") or ()):
+        for number, block in enumerate(reply["content"]):
             reader.begin_block(number, block)
             if block.get("type") == "tool_use":
                 output.add_arguments(number, json.dumps(block.get("input") or {}, ensure_ascii=False))

@@ -171,9 +171,8 @@ def _add_texts(message: Fields, output: OutputBuilder) -> None:
 def _convert_tool(tool: Fields) -> Fields:
     kind = tool.get("type")
     if kind == "function":
-        return {"type": "function", "function": {key: tool[key] for key in tool if key != "type"}}
-    if kind == "custom":
-        return {"type": "custom", "custom": {key: tool[key] for key in tool if key != "type"}}
+        function = {key: value for key, value in tool.items() if key != "type" and value is not None}
+        return {"type": "function", "function": function}
     raise invalid(f"The upstream has no tool of type {str(kind)[:100]!r}. Use function tools.", "tools")
 
 

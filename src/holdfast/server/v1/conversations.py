@@ -26,6 +26,7 @@ from holdfast.server.v1.bodies import (
     Fields,
     Order,
     build_page,
+    digest_fields,
     get_key,
     get_list,
     get_metadata,
@@ -34,7 +35,7 @@ from holdfast.server.v1.bodies import (
 )
 from holdfast.server.v1.errors import invalid, not_found
 from holdfast.server.v1.ids import derive_conversation_id, new_conversation_id
-from holdfast.server.v1.items import BATCH_ITEMS, ItemReader, brought_ids, duplicate_id, is_visible, read_items
+from holdfast.server.v1.items import BATCH_ITEMS, ItemReader, brought_ids, duplicate_id, is_listed, read_items
 
 METADATA_ENTRY = "metadata"
 ITEMS_ENTRY = "v1.items"
@@ -85,8 +86,11 @@ async def create(request: Request) -> Response:
     items = read_items(values, "items", BATCH_ITEMS)
     name = new_conversation_id() if key is None else derive_conversation_id(key_name(request, key), "conversation")
     session = await create_session(request, name, metadata)
+    noted = None if key is None else f"{key_name(request, key)}:items"
+    if noted is not None:
+        await note_request(session, ITEMS_ENTRY, noted, body)
     if items:
-        await session.record_all(items, key=None if key is None else f"{key_name(request, key)}:items")
+        await session.record_all(items, key=noted)
     return JSONResponse(await describe_conversation(session))
 
 
@@ -148,7 +152,7 @@ async def create_items(request: Request) -> Response:
 async def note_request(session: holdfast.AsyncSession, kind: str, name: str, body: Fields) -> bool:
     """Note the request of a key. Returns whether it was noted before; another request with the key is refused."""
     before = await session.entries.get(name)
-    await session.entries.append(kind, name, {"digest": hashlib.sha256(codec.encode(body)).hexdigest()})
+    await session.entries.append(kind, name, {"digest": digest_fields(body)})
     return before is not None
 
 
@@ -258,7 +262,7 @@ async def walk_messages(session: holdfast.AsyncSession, after: int, last: int | 
     while after < last:
         end = min(after + PAGE_SEQS, last)
         for message in await session.messages(before=end + 1, limit=min(end - after, limits.READ_EVENTS)):
-            if message.seq > after and is_visible(message):
+            if message.seq > after and is_listed(message):
                 yield message
         after = end
 
@@ -269,6 +273,6 @@ async def walk_back(session: holdfast.AsyncSession, before: int, first: int = 0)
         for message in reversed(page):
             if message.seq <= first:
                 return
-            if is_visible(message):
+            if is_listed(message):
                 yield message
         before = page[0].seq

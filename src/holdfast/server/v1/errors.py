@@ -34,7 +34,7 @@ class ApiError(Exception):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message.encode(errors="replace").decode())
         self.status = status
         self.kind = kind
         self.param = param

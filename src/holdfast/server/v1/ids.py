@@ -25,11 +25,13 @@ SIGNING_ENTRY = "signing"
 SIGNING_BYTES = 32
 MAC_BYTES = 16
 PREFIX = "resp_"
+NUMBER_CHARS = 6
+"""The number of an item in its response, as hexadecimal digits at the end of its id."""
 ID_CHARS = 1_200
 """The most characters of a response id: two names and a number."""
 
 
-class ResponsePlace(NamedTuple):
+class ResponseAddress(NamedTuple):
     """Where a response is stored."""
 
     actor: str
@@ -47,18 +49,23 @@ def derive_conversation_id(*words: str) -> str:
     return f"conv_{hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:48]}"
 
 
+def name_item(response: str, kind: str, number: int) -> str:
+    """The id of an item of a response: it says which one, so that others can refer to it."""
+    return f"{kind}_{response.removeprefix(PREFIX)}{number:0{NUMBER_CHARS}x}"
+
+
 class ResponseIds:
     """Signs response ids, and reads them."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def sign(self, tenant: str, place: ResponsePlace) -> str:
+    def sign(self, tenant: str, place: ResponseAddress) -> str:
         data = msgspec.msgpack.encode(["" if place.actor == DEFAULT_ACTOR else place.actor, place.session, place.seq])
         text = base64.urlsafe_b64encode(self._mac(tenant, data) + data).decode().rstrip("=")
         return f"{PREFIX}{text}"
 
-    def read(self, tenant: str, name: object) -> ResponsePlace | None:
+    def read(self, tenant: str, name: object) -> ResponseAddress | None:
         """The place of a response; None if this is no id of a response of this tenant."""
         if type(name) is not str or not name.startswith(PREFIX) or len(name) > ID_CHARS or not name.isascii():
             return None
@@ -71,8 +78,15 @@ class ResponseIds:
         if not data or not hmac.compare_digest(mac, self._mac(tenant, data)):
             return None
         actor, session, seq = msgspec.msgpack.decode(data, type=tuple[str, str, int])
-        place = ResponsePlace(actor or DEFAULT_ACTOR, session, seq)
+        place = ResponseAddress(actor or DEFAULT_ACTOR, session, seq)
         return place if self.sign(tenant, place) == name else None
+
+    def read_item(self, tenant: str, name: object) -> str | None:
+        """The id of the response that an item is of; None if this is no id of an item of a response."""
+        if type(name) is not str or len(name) <= NUMBER_CHARS:
+            return None
+        response = PREFIX + name[:-NUMBER_CHARS].partition("_")[2]
+        return None if self.read(tenant, response) is None else response
 
     def _mac(self, tenant: str, data: bytes) -> bytes:
         return hmac.digest(self._secret, tenant.encode() + b"\0" + data, hashlib.sha256)[:MAC_BYTES]

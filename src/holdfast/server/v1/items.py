@@ -31,8 +31,10 @@ from holdfast.server.v1.errors import ApiError, invalid
 ROLES = ("user", "assistant", "system", "developer")
 BATCH_ITEMS = 20
 """The most items of one request of the Conversations API."""
-INPUT_ITEMS = 1_000
+INPUT_ITEMS = 10_000
 """The most items of the input of a response."""
+BATCH_SIZE = 200
+"""About how many items are recorded at once."""
 ENGINE_CALLS = "engine_calls"
 """The metadata of a reply that names the calls which the server runs itself."""
 _MESSAGE_FIELDS = ("type", "role", "content", "id", "status", "phase", "name")
@@ -70,12 +72,13 @@ def brought_ids(values: Iterable[Any]) -> Iterable[str]:
 def _read_item(value: object, where: str) -> Any:
     if type(value) is not dict:
         raise wrong_type(where, value, "an object")
-    item: Fields = {key: each for key, each in value.items() if each is not None}
-    name = item.get("id")
+    verbatim: Fields = dict(value)
+    name = verbatim.get("id")
     if name is not None and type(name) is not str:
         raise wrong_type(f"{where}.id", name, "a string")
-    if name is not None and (not name or is_own_id(name)) and item.get("type") != "item_reference":
-        del item["id"]
+    if name is not None and (not name or is_own_id(name)):
+        del verbatim["id"]
+    item = {key: each for key, each in verbatim.items() if each is not None}
     kind = item.get("type", "message" if "role" in item else None)
     if type(kind) is not str or not kind:
         raise wrong_type(f"{where}.type", kind, "the type of an item")
@@ -83,13 +86,12 @@ def _read_item(value: object, where: str) -> Any:
         return _read_message(item, where)
     if kind == "item_reference":
         raise invalid(
-            f"'{where}' is an item_reference. Pass the conversation or the previous_response_id instead: its items are "
-            "in view already. Nothing was stored.",
+            f"'{where}' is an item_reference, which only the input of a response may have. Nothing was stored.",
             where,
         )
     if kind in ITEMS:
         return item
-    return ("user", [build_opaque(OPENAI, item)])
+    return ("user", [build_opaque(OPENAI, verbatim)])
 
 
 def _read_message(item: Fields, where: str) -> Fields:
@@ -103,9 +105,23 @@ def _read_message(item: Fields, where: str) -> Fields:
         if type(part) is not dict or type(part.get("type")) is not str:
             raise wrong_type(f"{where}.content[{number}]", part, "a part with a type")
     message = {key: item[key] for key in _MESSAGE_FIELDS if key in item} | {"type": "message"}
+    if role == "assistant":  # successive items of the model are one message: this keeps them apart
+        message.setdefault("status", "completed")
     if role == "developer":
         message["metadata"] = {"role": role}
     return message
+
+
+def split_items(items: list[Any]) -> list[list[Any]]:
+    """The items in batches that can be recorded one after the other: each but the first begins with a message of the user,
+    so that no reply is torn."""
+    batches: list[list[Any]] = [[]]
+    for item in items:
+        begins = isinstance(item, dict) and item.get("role") == "user"
+        if begins and len(batches[-1]) >= BATCH_SIZE:
+            batches.append([])
+        batches[-1].append(item)
+    return batches
 
 
 # Show
@@ -114,6 +130,21 @@ def _read_message(item: Fields, where: str) -> Fields:
 def is_visible(message: Message) -> bool:
     """Whether the items of a message are in the conversation."""
     return not (message.erased or message.withdrawn or message.frame or message.late)
+
+
+def is_listed(message: Message) -> bool:
+    """Whether a conversation lists a message: a reply that broke off belongs to its response alone."""
+    return is_visible(message) and message.skipped != "incomplete"
+
+
+async def find_engine_calls(session: holdfast.AsyncSession) -> set[str]:
+    """The ids of the open calls that the server runs itself."""
+    found: set[str] = set()
+    for call in await session.open_calls():
+        message = await session.find_message(call.id)
+        if message is not None and call.provider_id in _hidden_calls(message):
+            found.add(call.id)
+    return found
 
 
 class ItemReader:

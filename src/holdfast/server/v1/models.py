@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from holdfast.server.context import access_of, settings_of
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import not_found
-from holdfast.server.v1.responses import runs_of
+from holdfast.server.v1.openings import runs_of
 
 
 async def list_models(request: Request) -> Response:

@@ -19,6 +19,8 @@ Emit: TypeAlias = Callable[[str, Fields], None]
 OUTPUT_BYTES = limits.PAYLOAD_BYTES * 16
 """The most bytes of one reply of the upstream."""
 ID_BYTES = 24
+OWN_NAMES = {"message": "msg", "function_call": "fc"}
+"""The items of an upstream that get ids of ours. Others go back to it as they came, with their ids."""
 
 
 class OutputTooLarge(Exception):
@@ -50,10 +52,14 @@ class _OpenCall:
 
 
 class OutputBuilder:
-    """Builds the output of a response, over all rounds of its model calls."""
+    """Builds the output of a response, over all rounds of its model calls. `name_item` gives an item its id."""
 
-    def __init__(self, emit: Emit, engine_tools: Collection[str] = ()) -> None:
+    def __init__(
+        self, emit: Emit, engine_tools: Collection[str] = (), name_item: Callable[[str], str] = make_id
+    ) -> None:
         self._emit = emit
+        self._name_item = name_item
+        self._names: dict[int, str] = {}
         self._engine_tools = engine_tools
         self._part: _OpenPart | None = None
         self._calls: dict[object, _OpenCall] = {}
@@ -68,7 +74,7 @@ class OutputBuilder:
     def begin_round(self, engine_tools: Collection[str]) -> None:
         self._engine_tools = engine_tools
         self._bytes = 0
-        self._calls, self._places, self._texts, self.reply = {}, {}, {}, []
+        self._calls, self._places, self._texts, self._names, self.reply = {}, {}, {}, {}, []
 
     @property
     def engine_calls(self) -> list[str]:
@@ -89,6 +95,7 @@ class OutputBuilder:
         """Add a piece of the text, of a refusal, or of reasoning."""
         if not text:
             return
+        text = _clean_text(text)
         self._count(text)
         part = self._part
         if part is None or part.kind != kind:
@@ -111,7 +118,7 @@ class OutputBuilder:
     def begin_call(self, key: object, call_id: str, name: str) -> None:
         self._end_part()
         self._count(name)
-        item = {"id": make_id("fc"), "type": "function_call", "status": "in_progress"}
+        item = {"id": self._name_item("fc"), "type": "function_call", "status": "in_progress"}
         item |= {"call_id": call_id or make_id("call"), "name": name, "arguments": ""}
         self._calls[key] = _OpenCall(item, self._begin_item(item))
 
@@ -122,6 +129,7 @@ class OutputBuilder:
         call = self._calls[key]
         if not text:
             return
+        text = _clean_text(text)
         self._count(text)
         call.pieces.append(text)
         if call.index is not None:
@@ -153,6 +161,10 @@ class OutputBuilder:
             return
         if kind == "response.output_item.added":
             item = dict(event["item"])
+            if item.get("type") in OWN_NAMES:
+                self._names[place] = self._name_item(OWN_NAMES[item["type"]])
+                item["id"] = self._names[place]
+            fields["item"] = item
             is_shown = not self._is_engine_call(item)
             self._places[place] = len(self.output) if is_shown else None
             self._texts[place] = []
@@ -164,12 +176,16 @@ class OutputBuilder:
             self._texts[place].append(str(event.get("delta", "")))
         if kind == "response.output_item.done":
             item = complete_item(event["item"])
+            if place in self._names:
+                item["id"] = self._names[place]
             fields["item"] = item
             self._count(str(item))
             self._texts.pop(place, None)
             self.reply.append(item)
             if index is not None:
                 self.output[index] = item
+        if "item_id" in fields and place in self._names:
+            fields["item_id"] = self._names[place]
         if index is not None:
             self._emit(kind, {**fields, "output_index": index})
 
@@ -191,10 +207,16 @@ class OutputBuilder:
 
     def _begin_part(self, kind: str) -> _OpenPart:
         self._end_part()
-        item: Fields = {"id": make_id("msg"), "type": "message", "status": "in_progress", "role": "assistant"}
+        item: Fields = {"id": self._name_item("msg"), "type": "message", "status": "in_progress", "role": "assistant"}
         item["content"] = []
         if kind == "reasoning_text":
-            item = {"id": make_id("rs"), "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
+            item = {
+                "id": self._name_item("rs"),
+                "type": "reasoning",
+                "status": "in_progress",
+                "summary": [],
+                "content": [],
+            }
         index = self._begin_item(item)
         assert index is not None, "a message is shown"
         self._part = _OpenPart(item, kind, index)
@@ -254,6 +276,11 @@ class OutputBuilder:
         ]
         self.reply = [item for item in self.reply if not any(item is each for each in broken)]
         self.output = [item for item in self.output if not any(item is each for each in broken)]
+
+
+def _clean_text(text: str) -> str:
+    """Text of an upstream, with a mark for each half of a character: it cannot be stored."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _show_part(kind: str, text: str) -> Fields:

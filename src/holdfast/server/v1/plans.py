@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import msgspec
 
 import holdfast
-from holdfast import codec
 from holdfast.errors import describe_value
 from holdfast.server.v1.bodies import (
     Fields,
+    digest_fields,
     get_fields,
     get_flag,
     get_list,
@@ -32,7 +31,7 @@ TEXT_CHARS = 512
 """The most characters of a short field, such as `user`."""
 OUTPUT_TOKENS = 10_000_000
 _UNDIGESTED = ("stream", "stream_options")
-_ECHOED = ("max_tool_calls", "prompt", "context_management", "prompt_cache_retention")
+_ECHOED = ("max_tool_calls", "context_management", "prompt_cache_retention")
 _CHOICES = ("auto", "none", "required")
 
 
@@ -77,6 +76,8 @@ def read_plan(body: Fields) -> ResponsePlan:
     model = get_text(body, "model")
     if not model or len(model) > MODEL_CHARS:
         raise invalid("'model' is missing: name the model of the upstream. Nothing was stored.", "model")
+    if body.get("prompt") is not None:
+        raise invalid("'prompt' is not supported: this server stores no prompts. Nothing was stored.", "prompt")
     values = read_values(body)
     conversation, previous = read_conversation(body), get_text(body, "previous_response_id")
     if conversation is not None and previous is not None:
@@ -112,7 +113,7 @@ def read_plan(body: Fields) -> ResponsePlan:
         background=background,
         truncation=truncation,
         echo=echo,
-        digest=hashlib.sha256(codec.encode(digested)).hexdigest(),
+        digest=digest_fields(digested),
     )
 
 

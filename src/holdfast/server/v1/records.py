@@ -21,14 +21,17 @@ from holdfast.model.content import Usage
 from holdfast.model.entries.entry import Entry
 from holdfast.model.sessions.messages import Message
 from holdfast.server.v1.bodies import Fields
-from holdfast.server.v1.ids import ResponseIds, ResponsePlace
+from holdfast.server.v1.ids import ResponseAddress, ResponseIds
 from holdfast.server.v1.items import ENGINE_CALLS, ItemReader, is_visible
 
 START_ENTRY = "v1.response"
 END_ENTRY = "v1.response.end"
 CANCEL_ENTRY = "v1.response.cancel"
+SESSION_METADATA = "holdfast_session"
 PACK_METADATA = "holdfast_pack"
-"""The metadata of a response that names its pack."""
+"""The metadata of a response that name its session and its pack."""
+CANCELLED = "cancelled"
+"""The reason of a response that somebody cancelled."""
 STOPPED_TEXT = "The server stopped before the response was complete. Send the request again."
 
 
@@ -43,8 +46,9 @@ class ResponseState(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     model: str = ""
     reason: str = ""
-    """Why it is incomplete."""
+    """Why it is incomplete, or was cancelled."""
     error: Fields | None = None
+    session: str = ""
     pack: str = ""
     ended_us: int = 0
 
@@ -53,9 +57,14 @@ class ResponseState(msgspec.Struct, frozen=True, kw_only=True):
         return self.status not in ("queued", "in_progress")
 
     @property
+    def is_abandoned(self) -> bool:
+        """Whether the same request again asks the upstream anew: it failed, or nobody waited for its end."""
+        return self.status == "failed" or (self.status == "cancelled" and self.reason != CANCELLED)
+
+    @property
     def has_answer(self) -> bool:
         """Whether the same request again gets this."""
-        return self.status in ("completed", "incomplete", "cancelled")
+        return self.is_over and not self.is_abandoned
 
 
 class ResponseRecord:
@@ -132,14 +141,14 @@ class ResponseRecord:
         """The response as OpenAI shows it."""
         return build_response(self.body["echo"], self.name, self.entry.at_us, state, output)
 
-    async def read_output(self, blobs: Any, state: ResponseState) -> list[Fields]:
+    async def read_output(self, blobs: Any, state: ResponseState, include: Iterable[str] = ()) -> list[Fields]:
         reader = ItemReader(self.session, blobs)
         output: list[Fields] = []
         for seq in state.replies:
             found = await self.session.messages(before=seq + 1, limit=1)
             if found and found[0].seq == seq and is_visible(found[0]):
                 output += (await reader.show(found))[0]
-        return show_sealed(output, self.body["echo"].get("include", ()))
+        return show_sealed(output, [*include, *self.body["echo"].get("include", ())])
 
 
 def is_final(message: Message) -> bool:
@@ -150,7 +159,9 @@ def is_final(message: Message) -> bool:
     return message.skipped != "incomplete" and (not calls or any(name not in hidden for name in calls))
 
 
-async def find_record(session: holdfast.AsyncSession, place: ResponsePlace, ids: ResponseIds) -> ResponseRecord | None:
+async def find_record(
+    session: holdfast.AsyncSession, place: ResponseAddress, ids: ResponseIds
+) -> ResponseRecord | None:
     """The response at a place; None if it was deleted."""
     found = await session.entries.list(kind=START_ENTRY, before=place.seq + 1, limit=1)
     if not found or found[0].seq != place.seq:
@@ -191,7 +202,7 @@ def show_usage(usage: Usage) -> Fields:
 
 def build_response(echo: Fields, name: str, created_us: int, state: ResponseState, output: list[Fields]) -> Fields:
     """A response object. The parameters of the request are repeated in it."""
-    metadata = {**echo.get("metadata", {}), **({PACK_METADATA: state.pack} if state.pack else {})}
+    own = {SESSION_METADATA: state.session, PACK_METADATA: state.pack} if state.pack else {}
     return {
         "id": name,
         "object": "response",
@@ -202,7 +213,7 @@ def build_response(echo: Fields, name: str, created_us: int, state: ResponseStat
         "incomplete_details": {"reason": state.reason} if state.status == "incomplete" else None,
         **{key: value for key, value in echo.items() if key != "include"},
         "model": state.model or echo["model"],
-        "metadata": metadata,
+        "metadata": {**echo.get("metadata", {}), **own},
         "output": output,
         "usage": None if state.usage is None else show_usage(state.usage),
     }

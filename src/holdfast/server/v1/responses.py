@@ -1,7 +1,7 @@
 """The Responses API: create, retrieve, delete, cancel, the input items, compact, and the count of input tokens.
 
-Laws: continuing the newest response of a conversation goes on in it; continuing an older one forks it there. The same
-request with the same key is one response. A request that repeats one that failed before its reply takes its place.
+Laws: an error before the model answers is an answer with a status; after that, it is the state of the response. A client
+who goes away stops the work, unless it is in the background.
 """
 
 from __future__ import annotations
@@ -9,62 +9,53 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 import holdfast
-from holdfast.access.access import open_session
-from holdfast.errors import NotFound
 from holdfast.model.content import Usage
 from holdfast.model.entries.entry import Entry
-from holdfast.server.context import access_of, engine_of, settings_of, whole_engine
+from holdfast.server.context import access_of, engine_of, settings_of
 from holdfast.server.v1.bodies import Fields, get_key, get_page, get_text, read_body
 from holdfast.server.v1.conversations import (
-    check_new_ids,
-    create_session,
-    key_name,
-    open_conversation,
     page_items,
-    walk_back,
+    walk_messages,
 )
-from holdfast.server.v1.errors import ApiError, invalid, not_found
-from holdfast.server.v1.ids import ResponsePlace, derive_conversation_id, new_conversation_id
-from holdfast.server.v1.items import ItemReader
+from holdfast.server.v1.errors import invalid
+from holdfast.server.v1.ids import new_conversation_id
+from holdfast.server.v1.items import split_items
+from holdfast.server.v1.openings import (
+    Opening,
+    find_newest,
+    fork_ephemeral,
+    open_response,
+    open_unstored,
+    resolve_references,
+    runs_of,
+    spending_of,
+)
 from holdfast.server.v1.output import make_id, spell_item
 from holdfast.server.v1.plans import ResponsePlan, read_plan
 from holdfast.server.v1.records import (
     CANCEL_ENTRY,
+    CANCELLED,
     END_ENTRY,
-    START_ENTRY,
     ResponseRecord,
     ResponseState,
-    find_record,
     show_usage,
 )
-from holdfast.server.v1.runs import Run, Runs, Spending, find_window
+from holdfast.server.v1.runs import Run, find_window
 
 POLL_S = 0.1
 """How often a response that another replica works on is looked at."""
 CANCEL_WAIT_S = 5
+LEAST_WINDOW = 2_000
+"""The smallest window to which a conversation is compacted."""
 FORMAT = "text/event-stream"
-
-
-def runs_of(request: Request) -> Runs:
-    """The runs of this process."""
-    runs = getattr(request.app.state, "v1_runs", None)
-    if runs is None:
-        runs = request.app.state.v1_runs = Runs()
-    return cast("Runs", runs)
-
-
-def spending_of(request: Request) -> Spending:
-    """What limits the tokens of callers."""
-    return cast("Spending", getattr(request.app.state, "spending", None) or Spending())
+CLIENT_GONE = "the client went away"
 
 
 # Create
@@ -73,7 +64,7 @@ def spending_of(request: Request) -> Spending:
 async def create(request: Request) -> Response:
     access = access_of(request)
     access.check("model")
-    plan = read_plan(await read_body(request))
+    plan = read_plan(await resolve_references(request, await read_body(request)))
     if plan.store:
         access.check("write")
     key = get_key(request)
@@ -81,7 +72,7 @@ async def create(request: Request) -> Response:
     upstream = runs.find_upstream(settings_of(request))
     upstream.dialect.check(plan.question)
     await spending_of(request).check(access)
-    opened = await (_Opening(request, plan, key).open() if plan.store else _open_unstored(request, plan))
+    opened = await (Opening(request, plan, key).open() if plan.store else open_unstored(request, plan))
     if isinstance(opened, ResponseRecord):
         return await answer_stored(request, opened, streams=plan.stream)
     runs.start(opened)
@@ -102,10 +93,10 @@ async def _wait_for(request: Request, run: Run) -> None:
     try:
         await asyncio.wait([run.task, watch], return_when=asyncio.FIRST_COMPLETED)
         if not run.task.done():
-            run.stop("the client went away")
+            run.stop(CLIENT_GONE)
             await asyncio.wait([run.task])
     except asyncio.CancelledError:
-        run.stop("the client went away")
+        run.stop(CLIENT_GONE)
         raise
     finally:
         watch.cancel()
@@ -124,235 +115,19 @@ async def _stream(run: Run) -> Response:
     async def send() -> AsyncIterator[bytes]:
         try:
             async for event in run.follow():
-                yield spell_event(event)
+                yield b": waiting\n\n" if event is None else spell_event(event)
         finally:
             if not run.plan.background:
-                run.stop("the client went away")
+                run.stop(CLIENT_GONE)
 
     return StreamingResponse(send(), media_type=FORMAT, headers={"cache-control": "no-store"})
 
 
 def spell_event(event: Fields) -> bytes:
-    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
-
-
-class _Opening:
-    """Finds the conversation of a request, takes its turn, and records the input."""
-
-    def __init__(self, request: Request, plan: ResponsePlan, key: str | None) -> None:
-        self._request = request
-        self._plan = plan
-        self._key = None if key is None else key_name(request, key)
-        self._entry_key = f"response-{secrets.token_hex(16)}" if self._key is None else f"{self._key}:response"
-        """The key of the entry, and the owner of the turn: so everybody sees who works on a response."""
-        self._turn = contextlib.AsyncExitStack()
-        self._runs = runs_of(request)
-
-    async def open(self) -> Run | ResponseRecord:
-        """A run that is to be worked on, or the stored response of the same request."""
-        try:
-            return await self._open()
-        except BaseException:
-            await self._turn.aclose()
-            raise
-
-    async def _open(self) -> Run | ResponseRecord:
-        request, plan = self._request, self._plan
-        access = access_of(request)
-        session = await self._open_session()
-        entry = await self._find_entry(session)
-        is_new = entry is None
-        if entry is None:
-            body = {"digest": plan.digest, "echo": plan.echo}
-            entry = await session.entries.append(START_ENTRY, self._entry_key, body)
-        ids = await self._runs.find_ids(whole_engine(request))
-        place = ResponsePlace(session.scope.actor, session.scope.session, entry.seq)
-        record = ResponseRecord(session, entry, ids.sign(access.tenant, place))
-        if not is_new and (await record.read_answer()).has_answer:
-            await self._turn.aclose()
-            return record
-        blobs = engine_of(request).blobs
-        run = Run(
-            plan,
-            session,
-            name=record.name,
-            created_us=entry.at_us,
-            record=record,
-            upstream=self._runs.find_upstream(settings_of(request)),
-            blobs=blobs,
-            access=access,
-            spending=spending_of(request),
-            settings=settings_of(request),
-            turn=self._turn,
-        )
-        await self._record_input(run, entry, is_new=is_new)
-        if not is_new:
-            ends = await session.entries.list(kind=END_ENTRY, parent=entry.key, limit=100, bodies=False)
-            await run.resume(len(ends))
-        return run
-
-    async def _record_input(self, run: Run, entry: Entry, *, is_new: bool) -> None:
-        session, plan = run.session, self._plan
-        if not plan.items:
-            if is_new and (await session.state()).messages == 0:
-                raise invalid("'input' is missing, and the conversation is empty. Nothing was stored.", "input")
-            run.input = (entry.seq, entry.seq)
-            return
-        if is_new and plan.conversation is not None:
-            await check_new_ids(ItemReader(session, engine_of(self._request).blobs), plan.values, "input")
-        messages = await session.record_all(plan.items, key=f"{entry.key}:input")
-        run.input = (messages[0].seq - 1, messages[-1].seq)
-
-    async def _open_session(self) -> holdfast.AsyncSession:
-        """The session of the request, with its turn."""
-        plan, request = self._plan, self._request
-        if plan.previous is not None:
-            return await self._continue(plan.previous)
-        if plan.conversation is not None:
-            return await self._take_turn(await open_conversation(request, plan.conversation))
-        name = new_conversation_id() if self._key is None else derive_conversation_id(self._key, "response")
-        return await self._take_turn(await create_session(request, name))
-
-    async def _take_turn(self, session: holdfast.AsyncSession) -> holdfast.AsyncSession:
-        settings = settings_of(self._request)
-        block = session.turn(
-            lease_s=settings.turn_lease_s, wait_s=settings.turn_wait_s, owner=self._entry_key
-        )
-        return await self._turn.enter_async_context(block)
-
-    async def _continue(self, name: str) -> holdfast.AsyncSession:
-        """The session in which a response is continued: its own, or a fork."""
-        request = self._request
-        previous = await open_response(request, name, "previous_response_id")
-        session = await self._take_turn(previous.session)
-        state = await previous.read_state()
-        if not state.replies or state.status not in ("completed", "incomplete"):
-            raise invalid(f"The response '{name}' is {state.status}: it cannot be continued.", "previous_response_id")
-        if await self._find_entry(session) is not None:
-            return session
-        newest = [message async for message in _newest(session)]
-        if not newest or newest[0].seq <= state.replies[-1]:
-            return session
-        await self._turn.aclose()
-        self._turn = contextlib.AsyncExitStack()
-        fork = None if self._key is None else derive_conversation_id(self._key, "fork")
-        return await self._take_turn(await fork_after(request, previous, state, fork))
-
-    async def _find_entry(self, session: holdfast.AsyncSession) -> Entry | None:
-        """The entry of the same request, if it was made before: by its key; or else the newest one, if it is the same, has
-        failed without a reply, and nothing came after it."""
-        if self._key is not None:
-            entry = await session.entries.get(self._entry_key)
-            if entry is not None and _digest_of(entry) != self._plan.digest:
-                raise ApiError(
-                    409,
-                    "The Idempotency-Key was used for another request. Use a new key. Nothing was stored.",
-                    kind="conflict_error",
-                    code="idempotency_key_reused",
-                    headers={"x-should-retry": "false"},
-                )
-            return entry
-        found = await session.entries.list(kind=START_ENTRY, limit=1)
-        if not found or _digest_of(found[0]) != self._plan.digest:
-            return None
-        later = [message async for message in _newest(session)]
-        if later and later[0].role == "assistant":
-            return None
-        ends = await session.entries.list(kind=END_ENTRY, parent=found[0].key, limit=1)
-        if ends and cast("Fields", ends[0].body).get("status") != "failed":
-            return None
-        return found[0]
-
-
-def _digest_of(entry: Entry) -> object:
-    return entry.body.get("digest") if isinstance(entry.body, dict) else None
-
-
-async def _newest(session: holdfast.AsyncSession) -> AsyncIterator[holdfast.Message]:
-    """The newest message that models see, if there is one."""
-    async for message in walk_back(session, (await session.state()).version + 1):
-        if message.skipped is None:
-            yield message
-            return
-
-
-async def fork_after(
-    request: Request, previous: ResponseRecord, state: ResponseState, name: str | None
-) -> holdfast.AsyncSession:
-    """A fork of a session that goes on after a response.
-
-    Calls that are open in a fork are closed. So a reply whose calls the client still has to answer is not shared with the
-    fork, but recorded in it again."""
-    name = name or new_conversation_id()
-    session = await open_session(
-        engine_of(request), access_of(request), previous.session.scope.session, actor=previous.session.scope.actor
-    )
-    last = (await session.messages(before=state.replies[-1] + 1, limit=1))[-1]
-    at = last.seq - 1 if last.tool_calls else last.seq
-    try:
-        fork = await session.fork(at=at, as_=name)
-    except holdfast.errors.SessionExists:  # an earlier attempt with the same key
-        return await open_session(engine_of(request), access_of(request), name, actor=session.scope.actor)
-    if last.tool_calls:
-        (items,) = await ItemReader(session, engine_of(request).blobs).show([last])
-        reply = {"object": "response", "status": "completed", "model": state.model or "unknown", "output": items}
-        await fork.record(reply, pack=False)
-    return fork
-
-
-async def _open_unstored(request: Request, plan: ResponsePlan) -> Run:
-    """A run of which nothing is stored: on an ephemeral fork, or in a store in memory."""
-    runs, access = runs_of(request), access_of(request)
-    blobs = engine_of(request).blobs
-    if plan.previous is not None:
-        previous = await open_response(request, plan.previous, "previous_response_id")
-        state = await previous.read_state()
-        if not state.replies:
-            raise invalid(f"The response '{plan.previous}' has no output to continue.", "previous_response_id")
-        session = await previous.session.fork(at=state.replies[-1], ephemeral=True)
-    elif plan.conversation is not None:
-        session = await (await open_conversation(request, plan.conversation)).fork(ephemeral=True)
-    else:
-        memory = await runs.find_memory()
-        session, blobs = await memory.create_session(new_conversation_id()), memory.blobs
-    turn = contextlib.AsyncExitStack()
-    if plan.previous is None and plan.conversation is None:
-        turn.push_async_callback(session.destroy, "not stored", offload=False)
-    if plan.items:
-        await session.record_all(plan.items)
-    return Run(
-        plan,
-        session,
-        name=make_id("resp"),
-        created_us=time.time_ns() // 1_000,
-        record=None,
-        upstream=runs.find_upstream(settings_of(request)),
-        blobs=blobs,
-        access=access,
-        spending=spending_of(request),
-        settings=settings_of(request),
-        turn=turn,
-    )
+    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode(errors="replace")
 
 
 # Stored responses
-
-
-async def open_response(request: Request, name: str, param: str | None = None) -> ResponseRecord:
-    """A stored response, as the caller may use it."""
-    access = access_of(request)
-    ids = await runs_of(request).find_ids(whole_engine(request))
-    place = ids.read(access.tenant, name)
-    if place is None or not access.allows_actor(place.actor):
-        raise not_found("Response", name, param)
-    try:
-        session = await open_session(engine_of(request), access, place.session, actor=place.actor)
-    except NotFound:
-        raise not_found("Response", name, param) from None
-    record = await find_record(session, place, ids)
-    if record is None:
-        raise not_found("Response", name, param)
-    return record
 
 
 async def answer_stored(request: Request, record: ResponseRecord, *, streams: bool, after: int = -1) -> Response:
@@ -360,7 +135,8 @@ async def answer_stored(request: Request, record: ResponseRecord, *, streams: bo
     state = await record.read_state()
     if streams and not state.is_over:
         state = await _wait_until_over(record)
-    output = await record.read_output(engine_of(request).blobs, state)
+    include = [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
+    output = await record.read_output(engine_of(request).blobs, state, include)
     response = await record.describe(state, output)
     if not streams:
         return JSONResponse(response)
@@ -406,12 +182,13 @@ async def delete(request: Request) -> Response:
     state = await record.read_state()
     if not state.is_over:
         raise invalid("The response is in progress: cancel it first. Nothing was deleted.")
-    newest = [message async for message in _newest(record.session)]
+    newest = [message async for message in find_newest(record.session)]
     is_last = not newest or not state.replies or newest[0].seq <= state.replies[-1]
     if record.body["echo"].get("conversation") is None and is_last:
-        seqs = [*range(state.input[0] + 1, state.input[1] + 1), *state.replies]
-        stored = {m.seq for m in await record.session.messages(limit=1_000) if not m.erased}
-        if gone := [seq for seq in seqs if seq in stored]:
+        first, last = state.input
+        kept = (first, max((last, *state.replies)))
+        gone = [message.seq async for message in walk_messages(record.session, *kept)]
+        if gone:
             await record.session.erase(gone, "deleted by the client")
     ends = await record.session.entries.list(kind=END_ENTRY, parent=record.entry.key, bodies=False)
     await record.session.entries.delete([record.entry.key, *(end.key for end in ends)])
@@ -428,7 +205,7 @@ async def cancel(request: Request) -> Response:
         await record.session.entries.append(CANCEL_ENTRY, f"{record.entry.key}:cancel", {})
         run = runs_of(request).active.get(record.name)
         if run is not None:
-            run.stop("cancelled")
+            run.stop(CANCELLED)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CANCEL_WAIT_S):
                 await _wait_for_end(record)
@@ -455,20 +232,19 @@ async def list_input(request: Request) -> Response:
 
 
 async def compact(request: Request) -> Response:
-    """Compact a conversation: what the client sends, or what is stored behind a response."""
-    access_of(request).check("write")
+    """Compact a conversation: what the client sends, or what is stored behind a response. Nothing is stored."""
+    access_of(request).check("read")
     body = await read_body(request)
     model = get_text(body, "model")
     if not model:
         raise invalid("'model' is missing. Nothing was stored.", "model")
-    session = await _open_scratch(request, body)
-    await session.context.compact(window=max(2_000, settings_of(request).budget), model=model)
-    shown = await session.context.render("openai-responses", ids=True)
+    async with _open_scratch(request, read_plan({**body, "store": False})) as session:
+        await session.context.compact(window=max(LEAST_WINDOW, settings_of(request).budget), model=model)
+        shown = await session.context.render("openai-responses", ids=True)
+        tokens = (await session.state()).tokens
     output = [_complete_item(item) for item in shown["input"]]
-    tokens = sum([message.tokens for message in await session.messages(limit=1_000)])
-    usage = show_usage(Usage(tokens, 0))
     about = {"id": make_id("resp"), "object": "response.compaction", "created_at": int(time.time())}
-    return JSONResponse({**about, "output": output, "usage": usage})
+    return JSONResponse({**about, "output": output, "usage": show_usage(Usage(tokens))})
 
 
 def _complete_item(item: Fields) -> Fields:
@@ -480,21 +256,20 @@ def _complete_item(item: Fields) -> Fields:
     return {"type": "message", "status": "completed", **item, "content": parts}
 
 
-async def _open_scratch(request: Request, body: Fields) -> holdfast.AsyncSession:
+@contextlib.asynccontextmanager
+async def _open_scratch(request: Request, plan: ResponsePlan) -> AsyncIterator[holdfast.AsyncSession]:
     """A session in memory with the conversation of a request: nothing of it is stored."""
-    plan = read_plan({**body, "store": False})
-    if plan.previous is not None:
-        record = await open_response(request, plan.previous, "previous_response_id")
-        state = await record.read_state()
-        session = await record.session.fork(at=state.replies[-1] if state.replies else None, ephemeral=True)
-    elif plan.conversation is not None:
-        session = await (await open_conversation(request, plan.conversation)).fork(ephemeral=True)
-    else:
-        memory = await runs_of(request).find_memory()
-        session = await memory.create_session(new_conversation_id())
-    if plan.items:
-        await session.record_all(plan.items)
-    return session
+    async with contextlib.AsyncExitStack() as stack:
+        shared = await fork_ephemeral(request, plan)
+        if shared is not None:
+            session = shared
+        else:
+            memory = await runs_of(request).find_memory()
+            session = await memory.create_session(new_conversation_id())
+            stack.push_async_callback(session.destroy, "not stored", offload=False)
+        for batch in split_items(plan.items) if plan.items else ():
+            await session.record_all(batch)
+        yield session
 
 
 async def count_input(request: Request) -> Response:
@@ -503,7 +278,7 @@ async def count_input(request: Request) -> Response:
     body = await read_body(request)
     body.setdefault("model", "unknown")
     plan = read_plan({**body, "store": False})
-    session = await _open_scratch(request, body)
     budget = settings_of(request).budget if plan.truncation == "auto" else find_window(plan.question.model, None)
-    pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False)
+    async with _open_scratch(request, plan) as session:
+        pack = await session.pack(budget=budget, model=plan.question.model, brief=plan.brief, settle=False, time=False)
     return JSONResponse({"object": "response.input_tokens", "input_tokens": pack.tokens.used})

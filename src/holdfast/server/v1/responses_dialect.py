@@ -6,6 +6,8 @@ refuses ids that it does not know.
 
 from __future__ import annotations
 
+import re
+
 import holdfast
 from holdfast.providers.fields import get_text
 from holdfast.providers.usage import read_openai_usage
@@ -35,6 +37,7 @@ _PASSED = (
     "prompt_cache_key",
     "service_tier",
 )
+_REASONING_MODELS = re.compile(r"(?:.*/)?(?:o\d|gpt-[5-9])(?!.*chat).*")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
@@ -56,7 +59,9 @@ class ResponsesDialect:
         if not body.get("instructions"):
             body.pop("instructions", None)
         body["input"] = [_bare_item(item) for item in body["input"] if not _is_unsealed(item)]
-        body["include"] = list(dict.fromkeys([*question.include, SEALED]))
+        include = list(dict.fromkeys([*question.include, *([SEALED] if _may_reason(question) else [])]))
+        if include:
+            body["include"] = include
         tools = [*question.tools, *(tool.openai_responses() for tool in engine_tools)]
         body.pop("tools", None)
         if tools:
@@ -73,9 +78,10 @@ class ResponsesDialect:
     def read_reply(self, reply: Fields, output: OutputBuilder) -> ReplyEnd:
         if reply.get("status") == "failed":
             raise upstream_error(502, describe_failure(reply))
-        for item in reply.get("output") or ():
-            if isinstance(item, dict):
-                output.add_item(item)
+        if not isinstance(reply.get("output"), list):
+            raise upstream_error(502, "its answer has no output")
+        for item in reply["output"]:
+            output.add_item(item)
         end = _read_end(reply)
         output.end_round("completed" if end.stop == "completed" else "incomplete")
         return end
@@ -109,6 +115,11 @@ def _read_end(response: Fields) -> ReplyEnd:
     reason = details.get("reason") if isinstance(details, dict) else None
     stop = str(reason or "max_output_tokens") if response.get("status") == "incomplete" else "completed"
     return ReplyEnd(stop, read_openai_usage(response.get("usage")), get_text(response, "model") or "")
+
+
+def _may_reason(question: Question) -> bool:
+    """Whether to ask for sealed reasoning, so that it can go back: other models refuse to be asked for it."""
+    return question.reasoning is not None or _REASONING_MODELS.fullmatch(question.model) is not None
 
 
 def _is_unsealed(item: Fields) -> bool:

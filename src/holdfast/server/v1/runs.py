@@ -27,12 +27,14 @@ from holdfast.model.history.prices import find_prices
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
-from holdfast.server.v1.ids import ResponseIds, load_ids
-from holdfast.server.v1.items import ENGINE_CALLS, ItemReader
-from holdfast.server.v1.output import OutputBuilder, OutputTooLarge
+from holdfast.server.v1.ids import ResponseIds, load_ids, name_item
+from holdfast.server.v1.items import ENGINE_CALLS, ItemReader, find_engine_calls
+from holdfast.server.v1.output import OutputBuilder, OutputTooLarge, make_id
 from holdfast.server.v1.plans import ResponsePlan
 from holdfast.server.v1.records import (
+    CANCELLED,
     END_ENTRY,
+    STOPPED_TEXT,
     ResponseRecord,
     ResponseState,
     build_response,
@@ -40,16 +42,29 @@ from holdfast.server.v1.records import (
     show_usage,
     sum_usage,
 )
-from holdfast.server.v1.upstreams import ReplyEnd, Upstream, UpstreamBroken, new_client, read_events
+from holdfast.server.v1.upstreams import (
+    ReplyEnd,
+    Upstream,
+    UpstreamBroken,
+    new_client,
+    read_events,
+    upstream_error,
+)
 
 log = logging.getLogger("holdfast.server.v1")
 
 ENGINE_ROUNDS = 8
 """How often a model may read handles and memory for one response; after that it has to answer."""
+UNREADABLE = (KeyError, IndexError, TypeError, AttributeError, ValueError)
+"""What reading a reply of an unexpected shape raises."""
 CANCEL_POLL_S = 0.5
 """How often a run in the background looks whether another replica cancelled it."""
-TRIED_WINDOW = 0.5
-"""The share of the window up to which a conversation certainly fits, so that its view may be settled."""
+ATTEMPT_ITEMS = 1 << 12
+"""The numbers of items that each attempt at a response has."""
+QUIET_S = 15
+"""After how many seconds without an event a sign of life is sent."""
+SETTLED_SHARE = 0.5
+"""The share of the window up to which no compaction is due. A longer conversation is packed as it is, or refused."""
 
 
 class Spending:
@@ -81,7 +96,7 @@ class Runs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for run in list(self.active.values()):
-            run.stop("the server was stopped")
+            run.stop(STOPPED_TEXT)
         if self._tasks:
             await asyncio.wait(self._tasks)
         if self._client is not None:
@@ -96,9 +111,11 @@ class Runs:
                 "This server has no upstream: start it with `holdfast serve --upstream ADDRESS`. Nothing was stored.",
                 kind="invalid_request_error",
                 code="no_upstream",
+                headers={"x-should-retry": "false"},
             )
-        if self._upstream is None:
+        if self._client is None:
             self._client = new_client()
+        if self._upstream is None:
             self._upstream = Upstream(settings, self._client)
         return self._upstream
 
@@ -167,13 +184,22 @@ class Run:
         self._turn = turn
         self._events: list[Fields] = []
         self._news = asyncio.Event()
-        self._output = OutputBuilder(self._emit)
+        self._output = OutputBuilder(self._emit, name_item=self._name_item)
+        self._items = 0
         self._usages: list[Usage | None] = []
         self._replies: list[int] = []
         self._pack = ""
         self._stop_reason = ""
         self._tries = 0
+        self._failure: ApiError | None = None
         self._is_ending = False
+
+    def _name_item(self, kind: str) -> str:
+        """The id of a new item. Another attempt gives other ids."""
+        if self.record is None:
+            return make_id(kind)
+        self._items += 1
+        return name_item(self.name, kind, self._tries * ATTEMPT_ITEMS + self._items)
 
     # Events
 
@@ -185,8 +211,8 @@ class Run:
             self._events.append({"type": kind, "sequence_number": len(self._events), **fields})
             self._news.set()
 
-    async def follow(self) -> AsyncIterator[Fields]:
-        """The events, as they come, until the response is over."""
+    async def follow(self) -> AsyncIterator[Fields | None]:
+        """The events, as they come, until the response is over; None after a while without one."""
         at = 0
         while True:
             while at < len(self._events):
@@ -196,7 +222,11 @@ class Run:
                 return
             self._news.clear()
             if at == len(self._events):
-                await self._news.wait()
+                try:
+                    async with asyncio.timeout(QUIET_S):
+                        await self._news.wait()
+                except TimeoutError:
+                    yield None
 
     def show(self, state: ResponseState) -> Fields:
         output = show_sealed([dict(item) for item in self._output.output], self.plan.question.include)
@@ -226,6 +256,8 @@ class Run:
             if task is not None:
                 task.uncancel()
             state = self._build_state("cancelled", reason=self._stop_reason)
+            if self._stop_reason == STOPPED_TEXT:
+                state = self._build_state("failed", error={"code": "server_error", "message": STOPPED_TEXT})
         except Exception as error:  # noqa: BLE001 - it becomes the state of the response
             state = self._fail(error)
         finally:
@@ -247,14 +279,12 @@ class Run:
             input=self.input,
             usage=sum_usage(self._usages),
             pack=self._pack,
+            session=self.session.scope.session,
             **fields,
         )
 
     def _fail(self, error: Exception) -> ResponseState:
-        shown = find_error(error)
-        if not self.ready.done():
-            self.ready.set_exception(shown)
-            self.ready.exception()  # a run in the background has nobody who asks
+        shown = self._failure = find_error(error)
         code = "rate_limit_exceeded" if shown.status == 429 else "server_error"
         return self._build_state("failed", error={"code": code, "message": str(shown)})
 
@@ -262,6 +292,8 @@ class Run:
         """Store how the response ended, give the turn back, and tell who waits."""
         self._is_ending = True
         try:
+            if self.record is not None and state.status == "failed":
+                await self._take_input_back()
             if self.record is not None:
                 key = f"{self.record.entry.key}:end:{self._tries}"
                 body = msgspec.to_builtins(state)
@@ -276,9 +308,23 @@ class Run:
             self.response = self.show(msgspec.structs.replace(state, ended_us=time.time_ns() // 1_000))
             last = "incomplete" if state.status == "cancelled" else state.status
             self._emit(f"response.{last}", {"response": self.response})
-            if not self.ready.done():
+            if not self.ready.done() and self._failure is not None:
+                self.ready.set_exception(self._failure)
+                self.ready.exception()  # a run in the background has nobody who asks
+            elif not self.ready.done():
                 self.ready.set_result(None)
             self._news.set()
+
+    async def _take_input_back(self) -> None:
+        """Leave the conversation as it was, if the upstream gave no reply at all. Results of tools stay: without them,
+        their calls would have to go, too."""
+        first, last = self.input
+        has_results = any(str(value.get("type", "")).endswith("_output") for value in self.plan.values)
+        if self._replies or has_results or last <= first:
+            return
+        newest = await self.session.messages(limit=1)
+        if newest and newest[0].seq == last:
+            await self.session.withdraw(after=first, reason="the response failed")
 
     async def _watch_cancel(self) -> None:
         """Look whether somebody cancelled the response through another replica."""
@@ -286,7 +332,7 @@ class Run:
             await asyncio.sleep(CANCEL_POLL_S)
             try:
                 if await self.record.session.entries.get(f"{self.record.entry.key}:cancel") is not None:
-                    self.stop("cancelled")
+                    self.stop(CANCELLED)
                     return
             except HoldfastError:
                 continue  # the store may answer again
@@ -316,11 +362,8 @@ class Run:
 
     async def _run_engine_calls(self) -> None:
         """Run the calls of the engine's own tools."""
-        for call in await self.session.open_calls():
-            message = await self.session.find_message(call.id)
-            hidden = message.metadata.get(ENGINE_CALLS) if message is not None else None
-            if isinstance(hidden, list) and call.provider_id in hidden:
-                await self.session.run(call.id, again=True)  # they only read, so a second time does no harm
+        for call in sorted(await find_engine_calls(self.session)):
+            await self.session.run(call, again=True)  # they only read, so a second time does no harm
 
     async def _ask(self, *, may_read: bool) -> ReplyEnd:
         """One call of the model: its pack, its reply, and the record of both."""
@@ -350,14 +393,18 @@ class Run:
             dialect.mark_stream(body)
         async with self._upstream.open(body) as response:
             if not streams:
-                return dialect.read_reply(await self._upstream.read_json(response), self._output)
+                reply = await self._upstream.read_json(response)
+                try:
+                    return dialect.read_reply(reply, self._output)
+                except UNREADABLE as error:
+                    raise upstream_error(502, f"its reply cannot be read: {error!r}") from error
             if not self.ready.done():
                 self.ready.set_result(None)
             reader = dialect.read_stream(self._output)
             async for event in read_events(response):
                 try:
                     reader.add(event)
-                except (KeyError, TypeError, AttributeError, ValueError) as error:
+                except UNREADABLE as error:
                     raise UpstreamBroken(f"an event cannot be read: {error!r}") from error
             end = reader.end()
             if end is None:
@@ -396,26 +443,23 @@ class Run:
             brief = msgspec.structs.replace(brief, read_handle=False, recall_memory=False)
         question = self.plan.question
         options: dict[str, Any] = {"model": question.model, "brief": brief, "max_output": question.max_output_tokens}
+        options["time"] = False  # a client that wants the model to know the time says so
         if self.plan.truncation == "auto":
             budget = self._settings.budget or find_window(question.model, question.max_output_tokens)
             return await self.session.pack(budget=budget, **options)
         window = find_window(question.model, question.max_output_tokens)
-        state = await self.session.state()
-        estimate = state.calibration.measure(state.live_tokens, state.live)
-        if estimate > window:
-            raise window_exceeded(estimate, window)
+        held = await self.session.context.occupancy()
+        tokens = held.system + held.resident_tokens + held.spooled_tokens + held.paged_tokens + held.collapsed_tokens
         try:
-            pack = await self.session.pack(budget=window, settle=estimate <= window * TRIED_WINDOW, **options)
+            return await self.session.pack(budget=window, settle=tokens <= window * SETTLED_SHARE, **options)
         except (holdfast.errors.CriticalOverflow, holdfast.errors.WindowTooSmall) as error:
-            raise window_exceeded(estimate, window) from error
-        if any(entry.section == "history" and entry.fate == "omitted" for entry in pack.manifest.entries):
-            raise window_exceeded(estimate, window)
-        return pack
+            raise window_exceeded(error, window) from error
 
 
-def window_exceeded(tokens: int, window: int) -> ApiError:
+def window_exceeded(error: HoldfastError, window: int) -> ApiError:
+    needed = getattr(error, "needed", 0)
     return invalid(
-        f"The conversation has about {tokens} tokens, and the window of the model {window}. Pass truncation='auto' to have "
+        f"The conversation needs {needed} tokens, and the window of the model has {window}. Pass truncation='auto' to have "
         "it shortened.",
         "input",
         "context_length_exceeded",

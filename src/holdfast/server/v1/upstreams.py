@@ -26,6 +26,9 @@ from holdfast.server.v1.output import OutputBuilder
 CONNECT_S = 10
 READ_S = 600
 """How long the upstream may be silent."""
+CONNECTIONS = 1_000
+"""The most requests to the upstream at once; others wait for a free connection."""
+KEPT_CONNECTIONS = 100
 ERROR_CHARS = 2_000
 LINE_BYTES = 16 << 20
 """The most bytes of one event of a stream."""
@@ -104,9 +107,9 @@ class Upstream:
     def __init__(self, settings: ServerSettings, client: httpx2.AsyncClient) -> None:
         from holdfast.server.v1 import anthropic_dialect, chat_dialect, responses_dialect  # noqa: PLC0415 - they use this
 
-        self.address = settings.upstream.rstrip("/")
-        kind = find_kind(settings)
-        host = urlsplit(self.address).hostname or ""
+        parts = urlsplit(settings.upstream)
+        self.address = settings.upstream.rstrip("/") + ("" if parts.path.strip("/") else "/v1")
+        kind, host = find_kind(settings), parts.hostname or ""
         dialects: dict[str, Dialect] = {
             "openai": chat_dialect.ChatDialect(is_openai=host == "api.openai.com"),
             "openai-responses": responses_dialect.ResponsesDialect(),
@@ -159,7 +162,8 @@ def find_kind(settings: ServerSettings) -> str:
 
 
 def new_client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(READ_S, connect=CONNECT_S), trust_env=False)
+    limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(READ_S, connect=CONNECT_S), limits=limits)
 
 
 def upstream_error(status: int, reason: str, code: str = "upstream_error") -> ApiError:

@@ -1,0 +1,1 @@
+"""Tests of who may use a store, and what of it."""

@@ -1,0 +1,2 @@
+"""The conformance suites of the Model Context Protocol, run against Holdfast's endpoint with the fixtures that they call by
+name: `make conformance`."""
