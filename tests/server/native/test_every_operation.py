@@ -304,7 +304,7 @@ def walk_admin(api: ApiClient) -> None:
     assert "sessions" in api.ok("POST", "/admin/sweep", {})
     assert api.ok("POST", "/admin/collect", {"grace_s": 86_400}) == 0
     page = api.ok("GET", "/admin/feed", params={"limit": 5})
-    assert len(page["events"]) == 5
+    assert 1 <= len(page["events"]) <= 5
     assert page["cursor"]
 
 

@@ -108,6 +108,11 @@ def test_bodies_as_bytes(tmp_path: Path) -> None:
         assert api.send("GET", path, headers={"Range": "bytes=5-2"}).content == body
         assert api.problem("GET", f"/blobs/{'0' * 64}?size=1")[:2] == (404, "BlobNotFound")
         assert api.problem("GET", "/blobs/xyz")[:2] == (422, "InvalidArgument")
+        small = api.ok("POST", "/blobs", content=b"small")
+        assert api.problem("GET", f"/blobs/{small['digest']}?size=99")[:2] == (422, "InvalidArgument")
+        api.ok("POST", "/sessions", {"session": "s"})
+        wrong = {"message": "user", "content": [{"type": "file", "ref": {**small, "size": 99}}]}
+        assert api.problem("POST", "/sessions/s/messages", wrong)[:2] == (422, "InvalidArgument")
 
 
 @pytest.mark.parametrize("path", ["/blobs", "/sessions/s/calls/c2_0/result", "/sessions/s/messages"])

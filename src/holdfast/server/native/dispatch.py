@@ -31,7 +31,7 @@ from holdfast.api.requests import (
 )
 from holdfast.api.signatures import VERSION_HEADER, read_signature
 from holdfast.api.wire import decode_argument
-from holdfast.errors import InvalidArgument, PackNotFound
+from holdfast.errors import InvalidArgument, PackNotFound, StorageCorrupt
 from holdfast.model.log import FeedPage
 from holdfast.model.packs.pack import Manifest
 from holdfast.render.pack import Pack
@@ -41,8 +41,9 @@ from holdfast.server.native.answers import VERSIONED, build_answer, matches, rea
 from holdfast.server.native.calls import Call
 from holdfast.server.native.engine_calls import ENGINE_CALLS, complete_memory
 from holdfast.server.native.feed import hide_payload
-from holdfast.server.native.objects import open_owner, resolve_arguments
+from holdfast.server.native.objects import names_body, open_owner, resolve_arguments
 from holdfast.server.native.route_tree import RouteTree
+from holdfast.server.native.streams import wrong_reference
 
 Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
 
@@ -156,10 +157,7 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
         version = await read_version(owner)
         if operation.name in VERSIONED and matches(call.header("if-none-match"), version or 0):
             return Response(status_code=304, headers={"ETag": f'"{version}"'})
-    positional, named = arrange_call(operation, checked)
-    value = getattr(owner, operation.method)(*positional, **named)
-    if inspect.isawaitable(value):
-        value = await value
+    value = await call_method(owner, operation, checked)
     value = hide_answer(call, operation, value)
     response = build_answer(operation, value, arguments, to=call.query.get(RENDER_TO))
     if version is not None:
@@ -167,10 +165,26 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
     return response
 
 
+async def call_method(owner: Any, operation: ApiOperation, arguments: dict[str, Any]) -> Any:
+    """Call the method of an operation."""
+    positional, named = arrange_call(operation, arguments)
+    try:
+        value = getattr(owner, operation.method)(*positional, **named)
+        answer = await value if inspect.isawaitable(value) else value
+    except StorageCorrupt as error:
+        if not names_body(list(arguments.values())):
+            raise
+        raise wrong_reference() from error
+    while isinstance(answer, FeedPage) and answer.events:
+        shown = hide_system(answer)
+        if shown.events:
+            return shown
+        answer = await owner.feed(**{**named, "cursor": answer.cursor})  # a page without events would be the end
+    return answer
+
+
 def hide_answer(call: Call, operation: ApiOperation, value: Any) -> Any:
     """An answer without what the caller may not know."""
-    if isinstance(value, FeedPage):
-        return hide_system(value)
     if call.access.identity is None:
         return value
     if operation.method == "events":
