@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from holdfast.api.operations import LOCAL, OPERATIONS, SURFACE, Operation
+from holdfast.api.operations import LOCAL, OPERATIONS, SURFACE, ApiOperation
 from holdfast.api.signatures import read_signature
 from holdfast.api.wire import answer_type, wire_type
 
@@ -31,7 +31,7 @@ def test_every_operation_has_a_name_and_a_request_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
-def test_every_parameter_and_answer_has_a_schema(operation: Operation) -> None:
+def test_every_parameter_and_answer_has_a_schema(operation: ApiOperation) -> None:
     signature = read_signature(operation)
     types = [wire_type(parameter.annotation) for parameter in signature.parameters]
     types += [] if signature.answer is None else [answer_type(signature.answer)]

@@ -15,7 +15,7 @@ from holdfast.api.signatures import is_union
 from holdfast.errors import HoldfastError
 
 LEAVES = 4
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 WHOLE = st.integers(-(2**62), 2**62)
 FRACTION = st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | WHOLE | FRACTION | TEXT

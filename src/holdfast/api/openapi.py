@@ -16,7 +16,7 @@ import msgspec
 
 import holdfast
 from holdfast.api.examples import EXAMPLES
-from holdfast.api.operations import LEDGER_PATH, OPERATIONS, SESSION_PATH, Operation
+from holdfast.api.operations import LEDGER_PATH, OPERATIONS, SESSION_PATH, ApiOperation
 from holdfast.api.packs import PackFormat
 from holdfast.api.parts import BYTES, EVENTS, FEED_DATA, PARTS, Part
 from holdfast.api.requests import (
@@ -31,8 +31,8 @@ from holdfast.api.requests import (
     takes_place,
     takes_struct,
 )
-from holdfast.api.signatures import OperationSignature, Parameter, is_union, read_signature
-from holdfast.api.wire import Place, answer_type, wire_type
+from holdfast.api.signatures import ApiParameter, OperationSignature, is_union, read_signature
+from holdfast.api.wire import SessionAddress, answer_type, wire_type
 from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
 
@@ -129,7 +129,7 @@ def _rename_path(entry: dict[str, Any], path: str, shown: str) -> None:
 # Operations
 
 
-def _describe_operation(operation: Operation, schemas: _SchemaBook) -> dict[str, Any]:
+def _describe_operation(operation: ApiOperation, schemas: _SchemaBook) -> dict[str, Any]:
     signature = read_signature(operation)
     is_versioned = operation.verb == "GET" and takes_place(operation.path)
     entry: dict[str, Any] = {
@@ -160,7 +160,7 @@ def _describe_operation(operation: Operation, schemas: _SchemaBook) -> dict[str,
     return entry
 
 
-def _outside(signature: OperationSignature) -> list[Parameter]:
+def _outside(signature: OperationSignature) -> list[ApiParameter]:
     """The parameters in the path and the query."""
     return [each for each in signature.parameters if each.place in ("path", "query")]
 
@@ -197,7 +197,7 @@ def _header(name: str, description: str) -> dict[str, Any]:
     return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
 
 
-def _describe_parameter(parameter: Parameter, schemas: _SchemaBook) -> list[dict[str, Any]]:
+def _describe_parameter(parameter: ApiParameter, schemas: _SchemaBook) -> list[dict[str, Any]]:
     match parameter.place:
         case "path":
             schema = schemas.use(int if wire_type(parameter.annotation) is int else str)
@@ -209,7 +209,7 @@ def _describe_parameter(parameter: Parameter, schemas: _SchemaBook) -> list[dict
     return []
 
 
-def _describe_query(parameter: Parameter, schemas: _SchemaBook) -> list[dict[str, Any]]:
+def _describe_query(parameter: ApiParameter, schemas: _SchemaBook) -> list[dict[str, Any]]:
     wanted = wire_type(parameter.annotation)
     form, required = takes_struct(parameter), parameter.is_required
     members = [each for each in (get_args(wanted) if is_union(wanted) else (wanted,)) if each is not types.NoneType]
@@ -239,7 +239,9 @@ def _join(kinds: list[Any]) -> Any:
     return functools.reduce(operator.or_, kinds)
 
 
-def _describe_body(operation: Operation, signature: OperationSignature, schemas: _SchemaBook) -> dict[str, Any] | None:
+def _describe_body(
+    operation: ApiOperation, signature: OperationSignature, schemas: _SchemaBook
+) -> dict[str, Any] | None:
     if operation.verb in ("GET", "DELETE"):
         return None
     fields = [each for each in signature.parameters if each.place == "body"]
@@ -260,7 +262,7 @@ def _describe_body(operation: Operation, signature: OperationSignature, schemas:
     return {"required": any(each.is_required for each in fields), "content": content}
 
 
-def _describe_answers(operation: Operation, signature: OperationSignature, schemas: _SchemaBook) -> dict[str, Any]:
+def _describe_answers(operation: ApiOperation, signature: OperationSignature, schemas: _SchemaBook) -> dict[str, Any]:
     responses: dict[str, Any] = {"default": _problem("Something else: the type says what.")}
     answer = signature.answer
     if answer is None:
@@ -287,7 +289,7 @@ def _is_place(annotation: Any) -> bool:
 
 def _describe_answer(annotation: Any, schemas: _SchemaBook) -> dict[str, Any]:
     if _is_place(annotation):
-        return schemas.use(Place)
+        return schemas.use(SessionAddress)
     if not is_list_answer(annotation):
         return schemas.use(answer_type(annotation))
     item = get_args(annotation)[0]

@@ -26,7 +26,7 @@ SESSION_LEDGER_PATH = "/sessions/{session}/ledgers/{kind}/{ledger}"
 """A ledger, as the identity of the session sees it."""
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """A method of the public surface, and the request that reaches it."""
 
     owner: type[Any]
@@ -255,17 +255,17 @@ LOCAL: dict[str, str] = {
 
 def _read_table(
     table: str, owner: type[Any], prefix: str, facet: str = "", need: Need | None = None
-) -> list[Operation]:
+) -> list[ApiOperation]:
     operations = []
     for line in filter(None, table.splitlines()):
         method, verb, path, *words = line.split()
         default: Need = need or ("read" if verb == "GET" else "write")
         chosen: Any = words[0] if words else default
-        operations.append(Operation(owner, method, verb, prefix + path.rstrip("/"), chosen, facet))  # type: ignore[arg-type]
+        operations.append(ApiOperation(owner, method, verb, prefix + path.rstrip("/"), chosen, facet))  # type: ignore[arg-type]
     return operations
 
 
-def _conversation(owner: type[Any], prefix: str) -> list[Operation]:
+def _conversation(owner: type[Any], prefix: str) -> list[ApiOperation]:
     """What a session and a frame share."""
     return [
         *_read_table(_CONVERSATION, owner, prefix),
@@ -275,14 +275,14 @@ def _conversation(owner: type[Any], prefix: str) -> list[Operation]:
     ]
 
 
-def _ledger(prefix: str) -> list[Operation]:
+def _ledger(prefix: str) -> list[ApiOperation]:
     return [
         *_read_table(_FACTS + _LEDGER, ledgers.Ledger, prefix),
         *_read_table(_REVIEW, ledgers.ReviewFacet, prefix, "review"),
     ]
 
 
-OPERATIONS: tuple[Operation, ...] = (
+OPERATIONS: tuple[ApiOperation, ...] = (
     *_read_table(_ENGINE, Engine, ""),
     *_read_table(_SESSION, sessions.Session, SESSION_PATH),
     *_conversation(sessions.Session, SESSION_PATH),

@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from holdfast import codec
-from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, SESSION_PATH, Operation
-from holdfast.api.signatures import Parameter, is_union, read_signature
+from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, SESSION_PATH, ApiOperation
+from holdfast.api.signatures import ApiParameter, is_union, read_signature
 from holdfast.api.wire import decode_argument, encode_argument, wire_type
 from holdfast.errors import InvalidArgument, InvalidJson, InvalidText, describe_value
 from holdfast.model import limits
@@ -64,7 +64,11 @@ class Request(NamedTuple):
 
 
 def build_request(
-    operation: Operation, place: Mapping[str, str | None], arguments: Mapping[str, object], *, is_streamed: bool = False
+    operation: ApiOperation,
+    place: Mapping[str, str | None],
+    arguments: Mapping[str, object],
+    *,
+    is_streamed: bool = False,
 ) -> Request:
     """Build the request of an operation.
 
@@ -115,7 +119,7 @@ def unquote_name(segment: str | bytes) -> str:
         raise InvalidText(where="the request", reason=f"a name in it is not UTF-8: {error.reason}") from None
 
 
-def write_header(parameter: Parameter, value: object) -> dict[str, str]:
+def write_header(parameter: ApiParameter, value: object) -> dict[str, str]:
     """The header of an idempotency key, an expected version or a cause."""
     if value is None:
         return {}
@@ -131,7 +135,7 @@ def write_header(parameter: Parameter, value: object) -> dict[str, str]:
         raise InvalidText(where=parameter.name, reason="it has a lone surrogate") from None
 
 
-def read_header(parameter: Parameter, text: str) -> object:
+def read_header(parameter: ApiParameter, text: str) -> object:
     """The value of the header of a parameter."""
     if parameter.name != "expect":
         return unquote_name(text)
@@ -184,13 +188,13 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def takes_struct(parameter: Parameter) -> Literal["no", "only", "too"]:
+def takes_struct(parameter: ApiParameter) -> Literal["no", "only", "too"]:
     """Whether a parameter takes a struct: no, only a struct, or a text too."""
     form = _form_of(parameter.annotation)
     return "no" if not form.has_struct else "too" if form.has_text else "only"
 
 
-def write_query(parameter: Parameter, value: object) -> list[tuple[str, str]]:
+def write_query(parameter: ApiParameter, value: object) -> list[tuple[str, str]]:
     """A value as parameters of a query: none for None."""
     if value is None:
         return []
@@ -204,7 +208,7 @@ def write_query(parameter: Parameter, value: object) -> list[tuple[str, str]]:
     return [(name, msgspec.json.encode(encoded).decode())]
 
 
-def read_query(parameter: Parameter, query: Mapping[str, str]) -> object:
+def read_query(parameter: ApiParameter, query: Mapping[str, str]) -> object:
     """The value of a parameter in a query. Raises KeyError if it has none."""
     name, form = parameter.name, _form_of(parameter.annotation)
     if form.has_struct and form.has_text and name + STRUCT_SUFFIX in query:
@@ -277,7 +281,7 @@ def _count_names(value: object, depth: int = 0) -> int:
 
 
 def read_arguments(
-    operation: Operation,
+    operation: ApiOperation,
     path: Mapping[str, str],
     query: Mapping[str, str],
     header: Callable[[str], str | None],
@@ -312,7 +316,7 @@ def read_arguments(
     return arguments
 
 
-def check_query(operation: Operation, query: Mapping[str, str], has_body: bool) -> None:
+def check_query(operation: ApiOperation, query: Mapping[str, str], has_body: bool) -> None:
     """Refuse a name in a query that means nothing: it may be misspelled."""
     known = {"actor", "thread"} if takes_place(operation.path) else set()
     known |= {RENDER_TO} if read_signature(operation).answer is Pack else set()
@@ -324,14 +328,14 @@ def check_query(operation: Operation, query: Mapping[str, str], has_body: bool) 
             raise InvalidArgument(argument=name, reason=f"{operation.name} has no such parameter in its query")
 
 
-def check_complete(operation: Operation, arguments: Mapping[str, object]) -> None:
+def check_complete(operation: ApiOperation, arguments: Mapping[str, object]) -> None:
     """Refuse a request without a parameter that has no default."""
     for parameter in read_signature(operation).parameters:
         if parameter.is_required and parameter.name not in arguments:
             raise InvalidArgument(argument=parameter.name, reason="it is missing")
 
 
-def arrange_call(operation: Operation, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
+def arrange_call(operation: ApiOperation, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
     """The arguments in the order and by the names that the method takes."""
     positional: list[object] = []
     named: dict[str, object] = {}

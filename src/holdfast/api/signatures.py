@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from holdfast.api.operations import Operation
+from holdfast.api.operations import ApiOperation
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 VERSION_HEADER = "If-Match"
@@ -22,7 +22,7 @@ REQUIRED: Any = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
 
-class Parameter(NamedTuple):
+class ApiParameter(NamedTuple):
     """A parameter of an operation."""
 
     name: str
@@ -46,7 +46,7 @@ class Parameter(NamedTuple):
 class OperationSignature(NamedTuple):
     """The parameters and the answer of an operation."""
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ApiParameter, ...]
     answer: Any
     """The annotation of the answer; None for an operation without one."""
     summary: str
@@ -64,13 +64,13 @@ def is_union(annotation: Any) -> bool:
 
 
 @functools.cache
-def read_signature(operation: Operation) -> OperationSignature:
+def read_signature(operation: ApiOperation) -> OperationSignature:
     """Read the signature of the method of an operation."""
     method = getattr(operation.owner, operation.method)
     hints = get_type_hints(method)
     in_path = set(_BRACES.findall(operation.path))
     place: Literal["query", "body"] = "query" if operation.verb in ("GET", "DELETE") else "body"
-    parameters: list[Parameter] = []
+    parameters: list[ApiParameter] = []
     for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
         hint = hints.get(name, Any)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -80,7 +80,7 @@ def read_signature(operation: Operation) -> OperationSignature:
         where: Any = "path" if name in in_path else place
         where = "header" if _is_header(operation, name) else where
         parameters.append(
-            Parameter(
+            ApiParameter(
                 name,
                 list[hint] if is_list else hint,  # type: ignore[valid-type]
                 where,
@@ -94,16 +94,16 @@ def read_signature(operation: Operation) -> OperationSignature:
     return OperationSignature(tuple(parameters), None if answer is types.NoneType else answer, summary, description)
 
 
-def _read_options(operation: Operation, unpacked: Any, place: Literal["query", "body"]) -> list[Parameter]:
+def _read_options(operation: ApiOperation, unpacked: Any, place: Literal["query", "body"]) -> list[ApiParameter]:
     """The options of a typed dict that a method takes as keywords."""
     (options,) = get_args(unpacked)
     return [
-        Parameter(name, hint, "header" if _is_header(operation, name) else place, None)
+        ApiParameter(name, hint, "header" if _is_header(operation, name) else place, None)
         for name, hint in get_type_hints(options).items()
     ]
 
 
-def _is_header(operation: Operation, name: str) -> bool:
+def _is_header(operation: ApiOperation, name: str) -> bool:
     return (
         name in _HEADERS
         and f"{operation.owner.__name__}.{operation.method}" not in _NO_HEADER

@@ -55,7 +55,7 @@ _REFERENCES: dict[type, str] = {
 _POLICIES: dict[str, type[Any]] = {each.name: each for each in (Faithful, Frugal, Classic)}
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionAddress(msgspec.Struct, frozen=True, omit_defaults=True):
     """A session, or a frame of it: the answer of operations that open one."""
 
     scope: Scope
@@ -89,7 +89,7 @@ def wire_type(annotation: Any) -> Any:
         return _wire_union(get_args(annotation))
     origin, args = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, ContextHolder):
-        return Place
+        return SessionAddress
     if origin in (list, tuple, set, frozenset, dict) and args:
         return origin[tuple(wire_type(each) if each is not Ellipsis else each for each in args)]
     if isinstance(origin, type) and issubclass(origin, Sequence) and args:
@@ -121,14 +121,18 @@ def _wire_union(members: Sequence[Any]) -> Any:
 # Arguments
 
 
-def encode_argument(name: str, value: object, *, is_nested: bool = False) -> Any:
-    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form. Inside of a struct
-    (`is_nested`), stored things are sent whole."""
+def encode_argument(name: str, value: object) -> Any:
+    """A value of a program as JSON. Raises InvalidArgument for one that has no JSON form. Stored things that are the
+    argument itself are sent by their ids, and inside of another value with all that they have."""
+    kind = type(value)
+    return getattr(value, _REFERENCES[kind]) if kind in _REFERENCES else _encode_value(name, value)
+
+
+def _encode_value(name: str, value: object) -> Any:
+    """A value, or one inside of another, with all that it has."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
-    if kind in _REFERENCES and not is_nested:
-        return getattr(value, _REFERENCES[kind])
     if isinstance(value, str):
         return str.__str__(value)
     document = _to_document(value)
@@ -143,7 +147,7 @@ def encode_argument(name: str, value: object, *, is_nested: bool = False) -> Any
     if kind is dict:
         return _encode_object(name, value)  # type: ignore[arg-type]
     if kind in (list, tuple):
-        return [encode_argument(name, each, is_nested=is_nested) for each in value]  # type: ignore[attr-defined]
+        return [_encode_value(name, each) for each in value]  # type: ignore[attr-defined]
     raise InvalidArgument(argument=name, reason=f"{describe_value(value)} cannot be sent to a server")
 
 
@@ -155,9 +159,9 @@ def _to_document(value: object) -> object:
         return write_receipt(value)
     if isinstance(value, ContextHolder):
         turn = value._context.engine.turn
-        return Place(value.scope, value._context.frame, None if turn is None else write_turn(turn))
+        return SessionAddress(value.scope, value._context.frame, None if turn is None else write_turn(turn))
     if isinstance(value, PartList):
-        return {PARTS: [encode_argument("content", each) for each in value.parts]}
+        return {PARTS: [_encode_value("content", each) for each in value.parts]}
     return None
 
 
@@ -168,7 +172,7 @@ def write_turn(turn: TurnFence) -> str:
 
 
 def _encode_object(name: str, value: dict[object, object]) -> dict[str, Any]:
-    encoded = {str(key): encode_argument(name, each) for key, each in value.items()}
+    encoded = {str(key): _encode_value(name, each) for key, each in value.items()}
     if len(value) == 1 and next(iter(encoded)) in (BYTES, VALUE, PARTS):
         return {VALUE: encoded}
     return encoded
@@ -178,7 +182,7 @@ def _encode_struct(name: str, value: msgspec.Struct) -> Any:
     """A struct with all its fields; bytes anywhere in it keep their form."""
     config = value.__struct_config__
     fields = {
-        encoded: encode_argument(name, getattr(value, field), is_nested=True)
+        encoded: _encode_value(name, getattr(value, field))
         for field, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
     }
     if config.array_like:
@@ -258,7 +262,7 @@ def encode_answer(value: object) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, ContextHolder):
-        return Place(value.scope, value._context.frame)
+        return SessionAddress(value.scope, value._context.frame)
     if isinstance(value, Entry):
         return {**msgspec.structs.asdict(value), "body": encode_argument("body", value.body)}
     if isinstance(value, list | tuple) and value and isinstance(value[0], Entry):
@@ -267,7 +271,7 @@ def encode_answer(value: object) -> Any:
 
 
 def decode_answer(body: bytes, annotation: Any) -> Any:
-    """The answer of an operation from JSON. A session or a frame is a Place: the caller opens it."""
+    """The answer of an operation from JSON. A session or a frame is a SessionAddress: the caller opens it."""
     if annotation is Pack:
         return receive_pack(msgspec.json.decode(body, type=PackDocument))
     if annotation is Entry or Entry in get_args(annotation):

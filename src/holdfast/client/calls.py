@@ -20,9 +20,9 @@ import msgspec
 
 import holdfast
 from holdfast.api import requests
-from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, OPERATIONS, SESSION_LEDGER_PATH, SESSION_PATH, Operation
+from holdfast.api.operations import FRAME_PATH, LEDGER_PATH, OPERATIONS, SESSION_LEDGER_PATH, SESSION_PATH, ApiOperation
 from holdfast.api.signatures import IDEMPOTENCY_HEADER, read_signature
-from holdfast.api.wire import Place, decode_answer, encode_argument, write_turn
+from holdfast.api.wire import SessionAddress, decode_answer, encode_argument, write_turn
 from holdfast.client.exchanges import OCTETS, RemoteFlow, RemoteRequest, RemoteResponse, Upload, ask, is_absent
 from holdfast.conversion import to_json
 from holdfast.errors import (
@@ -71,9 +71,9 @@ class RemoteMethod:
     owner: type[Any]
     name: str
     python: inspect.Signature
-    operations: Mapping[str, Operation]
+    operations: Mapping[str, ApiOperation]
 
-    def choose(self, context: RemoteContext) -> Operation:
+    def choose(self, context: RemoteContext) -> ApiOperation:
         """The operation that reaches the method of an object with this context."""
         return self.operations[prefix_of(context)]
 
@@ -85,7 +85,7 @@ class RemoteMethod:
 @functools.cache
 def list_methods(owner: type[Any]) -> Mapping[str, RemoteMethod]:
     """The methods of a class that are requests."""
-    found: dict[str, dict[str, Operation]] = {}
+    found: dict[str, dict[str, ApiOperation]] = {}
     for operation in OPERATIONS:
         if operation.owner is owner:
             found.setdefault(operation.method, {})[_prefix_in(operation)] = operation
@@ -95,7 +95,7 @@ def list_methods(owner: type[Any]) -> Mapping[str, RemoteMethod]:
     }
 
 
-def _prefix_in(operation: Operation) -> str:
+def _prefix_in(operation: ApiOperation) -> str:
     if operation.owner.__name__ == "Engine":
         return ""
     prefixes = (FRAME_PATH, SESSION_LEDGER_PATH, SESSION_PATH, LEDGER_PATH)  # the longer ones first
@@ -337,7 +337,7 @@ def read_answer(method: RemoteMethod, context: RemoteContext, response: RemoteRe
     except (msgspec.MsgspecError, UnicodeError) as error:
         reason = f"its answer cannot be read: {error}. It may be of another version of Holdfast"
         raise ServerFailed(server="of Holdfast", reason=reason) from error
-    if isinstance(answer, Place):
+    if isinstance(answer, SessionAddress):
         engine = context if isinstance(context, EngineContext) else context.engine
         return SessionContext(engine, answer.scope, answer.frame)
     return SuspensionToken(answer) if annotation is SuspensionToken else answer

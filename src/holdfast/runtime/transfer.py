@@ -108,15 +108,26 @@ class _ExportLine(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
 
 def export(
-    drive: Driver, blobs: BlobStore, target: str, progress: CountCallback | None, index: PassageIndex | None
+    drive: Driver,
+    blobs: BlobStore,
+    target: str,
+    progress: CountCallback | None,
+    index: PassageIndex | None,
+    without: frozenset[str] = frozenset(),
 ) -> int:
-    """Write all events and bodies to a file, and what long-term memory has taken. Returns the number of events."""
+    """Write all events and bodies to a file, and what long-term memory has taken; `without` names tenants to leave out.
+    Returns the number of events."""
     with atomic_file(target) as partial, open(partial, "wb") as file:
-        return _write_lines(drive, blobs, file, progress, index)
+        return _write_lines(drive, blobs, file, progress, index, without)
 
 
 def _write_lines(
-    drive: Driver, blobs: BlobStore, file: BinaryIO, progress: CountCallback | None, index: PassageIndex | None
+    drive: Driver,
+    blobs: BlobStore,
+    file: BinaryIO,
+    progress: CountCallback | None,
+    index: PassageIndex | None,
+    without: frozenset[str],
 ) -> int:
     digest = hashlib.sha256()
 
@@ -131,6 +142,8 @@ def _write_lines(
     streams: dict[StreamId, None] = {}
     for page in _read_log(drive):
         for event in page:
+            if event.stream.tenant in without:
+                continue
             streams[event.stream] = None
             for line in _build_blob_lines(event, blobs, sent):
                 write(line)

@@ -14,7 +14,7 @@ from holdfast.access.access import SYSTEM_TENANT
 from holdfast.access.records import KeyGrant
 from holdfast.model.sessions.layers import Identity
 from holdfast.server.native import feed
-from tests.server.native.serving import ApiClient, make_keys, serving
+from tests.server.native.serving import STORES, ApiClient, make_keys, serving, serving_on
 from tests.support import figure
 
 WRITERS = 3
@@ -61,9 +61,12 @@ def write_at_once(api: ApiClient) -> list[threading.Thread]:
     return threads
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("how", ["header", "query"])
-def test_a_reader_that_reconnects_at_every_event_misses_and_repeats_nothing(tmp_path: Path, how: str) -> None:
-    with serving(tmp_path) as api:
+def test_a_reader_that_reconnects_at_every_event_misses_and_repeats_nothing(
+    tmp_path: Path, how: str, store: str
+) -> None:
+    with serving_on(store, tmp_path) as api:
         for name in ("s0", "s1"):
             api.ok("POST", "/sessions", {"session": name})
         threads = write_at_once(api)

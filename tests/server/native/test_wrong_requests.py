@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.api.operations import OPERATIONS, Operation
+from holdfast.api.operations import OPERATIONS, ApiOperation
 from holdfast.api.requests import quote_name, takes_struct, write_token
-from holdfast.api.signatures import Parameter, is_union, read_signature
+from holdfast.api.signatures import ApiParameter, is_union, read_signature
 from holdfast.api.wire import wire_type
 from tests import hostile
 from tests.server.native.serving import ApiClient, serving
@@ -46,7 +46,7 @@ NOT_POSSIBLE = {"LocalOnly"}
 """Refusals with a status of 500 or more that are no failures."""
 
 
-class Place(NamedTuple):
+class ServedStore(NamedTuple):
     """A server with something in it, and a look into its store."""
 
     api: ApiClient
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedStore]:
     folder = tmp_path_factory.mktemp("wrong")
     with serving(folder) as api, holdfast.open(folder / "agent.db") as engine:
         session = engine.create_session("s", user="ada")
@@ -69,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         for spare in SPARE.values():
             engine.create_session(spare).frame("work", budget=10_000)
         engine.ledger(user="ada").set("address", "123 Main St")
-        yield Place(api, engine)
+        yield ServedStore(api, engine)
 
 
 def build_value(annotation: Any, name: str) -> Any:
@@ -95,7 +95,7 @@ def build_value(annotation: Any, name: str) -> Any:
 class Draft:
     """A request that can be made wrong in one place."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: ApiOperation) -> None:
         self.operation = operation
         self.parameters = [each for each in read_signature(operation).parameters if each.place != "header"]
         self.values = {
@@ -128,7 +128,7 @@ class Draft:
         return api.send(self.operation.verb, path, body if has_body else None, params=query)
 
 
-def write_query_value(parameter: Parameter, value: Any) -> str:
+def write_query_value(parameter: ApiParameter, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and takes_struct(parameter) == "only":
@@ -136,7 +136,7 @@ def write_query_value(parameter: Parameter, value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def check(place: Place, before: int, answer: httpx2.Response) -> None:
+def check(place: ServedStore, before: int, answer: httpx2.Response) -> None:
     """An answer that is no success has a type, and nothing was stored."""
     where = f"{answer.request.method} {answer.request.url} {answer.request.content[:300]!r}: {answer.text[:300]}"
     if answer.status_code < 300:
@@ -148,7 +148,7 @@ def check(place: Place, before: int, answer: httpx2.Response) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
-def test_wrong_values_are_refused_and_nothing_is_stored(place: Place, operation: Operation) -> None:
+def test_wrong_values_are_refused_and_nothing_is_stored(place: ServedStore, operation: ApiOperation) -> None:
     draft = Draft(operation)
     draft.names["session"] = SPARE.get(operation.name, "s")
     before = place.count_events()
@@ -171,7 +171,7 @@ def test_wrong_values_are_refused_and_nothing_is_stored(place: Place, operation:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
-def test_unknown_names_are_not_found(place: Place, operation: Operation) -> None:
+def test_unknown_names_are_not_found(place: ServedStore, operation: ApiOperation) -> None:
     if "{session}" not in operation.path or operation.name == "Engine.session":
         return
     draft = Draft(operation)
@@ -203,14 +203,14 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_a_hostile_body_is_refused(place: Place, body: bytes) -> None:
+def test_a_hostile_body_is_refused(place: ServedStore, body: bytes) -> None:
     before = place.count_events()
     answer = place.api.http.post("/sessions/s/messages", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 413, 422), answer.text
     check(place, before, answer)
 
 
-def test_hostile_texts_come_back_or_are_refused(place: Place) -> None:
+def test_hostile_texts_come_back_or_are_refused(place: ServedStore) -> None:
     for case in hostile.CASES:
         value = case.make()
         if type(value) is not str:
@@ -244,7 +244,7 @@ def test_hostile_texts_come_back_or_are_refused(place: Place) -> None:
         "/ledgers/user/%20/facts/keys/a%00",
     ],
 )
-def test_a_hostile_path_is_refused(place: Place, path: str) -> None:
+def test_a_hostile_path_is_refused(place: ServedStore, path: str) -> None:
     answer = place.api.http.get(path)
     assert answer.status_code in (400, 404, 422), answer.text
     assert answer.json()["type"] != "ServerFailed"
@@ -264,7 +264,7 @@ def test_a_hostile_path_is_refused(place: Place, path: str) -> None:
         {"Holdfast-Cause": "c" * 300},
     ],
 )
-def test_a_wrong_header_is_refused(place: Place, headers: dict[str, str]) -> None:
+def test_a_wrong_header_is_refused(place: ServedStore, headers: dict[str, str]) -> None:
     before = place.count_events()
     body = {"message": "user", "content": "Hello"}
     answer = place.api.send("POST", "/sessions/s/messages", body, headers=headers)
@@ -272,7 +272,7 @@ def test_a_wrong_header_is_refused(place: Place, headers: dict[str, str]) -> Non
     check(place, before, answer)
 
 
-def test_a_verb_that_a_path_does_not_have(place: Place) -> None:
+def test_a_verb_that_a_path_does_not_have(place: ServedStore) -> None:
     answer = place.api.http.patch("/sessions/s/messages")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
     assert place.api.http.get("/sessions/s/nothing").status_code == 404

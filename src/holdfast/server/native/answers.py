@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 import holdfast
 from holdfast import codec
-from holdfast.api.operations import Operation
+from holdfast.api.operations import ApiOperation
 from holdfast.api.packs import describe_pack
 from holdfast.api.requests import API, PAGE, quote_name, read_token, write_token
 from holdfast.api.signatures import is_union, read_signature
-from holdfast.api.wire import Place, encode_answer
+from holdfast.api.wire import SessionAddress, encode_answer
 from holdfast.errors import Absent, InvalidArgument
 from holdfast.flows import effects
 from holdfast.flows.context import LedgerContext, SessionContext
@@ -34,7 +34,7 @@ _OLDEST_FIRST = frozenset({"messages", "evidence", "actions", "attachments"})
 """Lists of the newest, in the order of time: the page before them ends at their first item."""
 
 
-def is_list(operation: Operation) -> bool:
+def is_list(operation: ApiOperation) -> bool:
     """Whether an operation answers with a list."""
     answer = read_signature(operation).answer
     members = get_args(answer) if is_union(answer) else (answer,)
@@ -42,7 +42,7 @@ def is_list(operation: Operation) -> bool:
 
 
 def build_answer(
-    operation: Operation, value: Any, arguments: Mapping[str, object], *, to: str | None = None
+    operation: ApiOperation, value: Any, arguments: Mapping[str, object], *, to: str | None = None
 ) -> Response:
     """The response to a request whose method returned this value. `to` is the format of a pack."""
     if isinstance(value, Pack):
@@ -52,7 +52,7 @@ def build_answer(
             raise Absent(what=operation.name)
         return Response(status_code=204)
     if isinstance(value, holdfast.AsyncSession | holdfast.AsyncFrame):
-        place = Place(value.scope, value._context.frame)
+        place = SessionAddress(value.scope, value._context.frame)
         status = 201 if operation.verb == "POST" and operation.method != "resume" else 200
         return Answer(msgspec.json.encode(place), status, {"Location": locate(place)})
     if is_list(operation):
@@ -76,7 +76,7 @@ def describe_event(event: StoredEvent) -> dict[str, Any]:
     return fields
 
 
-def locate(place: Place) -> str:
+def locate(place: SessionAddress) -> str:
     """The path of a session or a frame."""
     scope = place.scope
     path = f"{API}/sessions/{quote_name(scope.session)}"
@@ -88,7 +88,7 @@ def locate(place: Place) -> str:
     return f"{path}?{'&'.join(query)}"
 
 
-def find_next(operation: Operation, items: Any, arguments: Mapping[str, object]) -> str | None:
+def find_next(operation: ApiOperation, items: Any, arguments: Mapping[str, object]) -> str | None:
     """What asks for the page after this one; None if it is not full, or the list has no pages."""
     parameters = {each.name: each for each in read_signature(operation).parameters}
     turning = next((name for name in ("after", "before") if name in parameters), None)
@@ -103,7 +103,7 @@ def find_next(operation: Operation, items: Any, arguments: Mapping[str, object])
     return write_token({turning: mark})
 
 
-def read_page(operation: Operation, query: dict[str, str]) -> dict[str, Any]:
+def read_page(operation: ApiOperation, query: dict[str, str]) -> dict[str, Any]:
     """The arguments in the `page` of a query, as JSON."""
     text = query.pop(PAGE, None)
     if text is None:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from holdfast.access.access import SYSTEM_TENANT
-from holdfast.api.operations import OPERATIONS, Need, Operation
+from holdfast.api.operations import OPERATIONS, ApiOperation, Need
 from holdfast.api.problems import MEDIA_TYPE, build_http_problem
 from holdfast.api.requests import (
     API,
@@ -29,7 +29,7 @@ from holdfast.api.requests import (
     read_arguments,
     takes_place,
 )
-from holdfast.api.signatures import read_signature
+from holdfast.api.signatures import VERSION_HEADER, read_signature
 from holdfast.api.wire import decode_argument
 from holdfast.errors import InvalidArgument, PackNotFound
 from holdfast.model.log import FeedPage
@@ -42,7 +42,7 @@ from holdfast.server.native.calls import Call
 from holdfast.server.native.engine_calls import ENGINE_CALLS, complete_memory
 from holdfast.server.native.feed import hide_payload
 from holdfast.server.native.objects import open_owner, resolve_arguments
-from holdfast.server.native.routing import RouteTree
+from holdfast.server.native.route_tree import RouteTree
 
 Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
 
@@ -100,7 +100,7 @@ def answer_unknown(request: Request, verbs: list[str]) -> Response:
     )
 
 
-async def run_operation(operation: Operation, call: Call) -> Response:
+async def run_operation(operation: ApiOperation, call: Call) -> Response:
     """Run an operation of the table."""
     if operation.owner is Engine:
         arguments = await read_request(operation, call)
@@ -112,14 +112,14 @@ async def run_operation(operation: Operation, call: Call) -> Response:
     return await _run_method(operation, call, arguments)
 
 
-async def _run_streamed(operation: Operation, call: Call) -> Response:
+async def _run_streamed(operation: ApiOperation, call: Call) -> Response:
     """Run an operation whose body is bytes, which are streamed into the blob store."""
     arguments = await read_request(operation, call)
     async with call.spool() as file:
         return await _run_method(operation, call, {**arguments, STREAMED[operation.method]: file})
 
 
-async def read_request(operation: Operation, call: Call) -> dict[str, Any]:
+async def read_request(operation: ApiOperation, call: Call) -> dict[str, Any]:
     """Read the arguments of a request."""
     query = dict(call.query)
     page = read_page(operation, query)
@@ -129,6 +129,9 @@ async def read_request(operation: Operation, call: Call) -> dict[str, Any]:
     check_query(operation, query, has_body)
     arguments = read_arguments(operation, call.names, query, call.header, body)
     parameters = {each.name: each for each in read_signature(operation).parameters}
+    if "expect" not in parameters and operation.verb != "GET" and call.header(VERSION_HEADER) is not None:
+        reason = f"{operation.name} compares no version; leave {VERSION_HEADER} out"
+        raise InvalidArgument(argument="expect", reason=reason)
     for name, value in page.items():
         arguments[name] = decode_argument(name, value, parameters[name].annotation)
     if operation.owner is Engine and takes_place(operation.path):
@@ -140,7 +143,7 @@ async def read_request(operation: Operation, call: Call) -> dict[str, Any]:
     return arguments
 
 
-async def _run_method(operation: Operation, call: Call, arguments: dict[str, Any]) -> Response:
+async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, Any]) -> Response:
     owner = await open_owner(call, operation)
     checked = await resolve_arguments(call, owner, arguments)
     await complete_memory(call, operation, checked)
@@ -161,7 +164,7 @@ async def _run_method(operation: Operation, call: Call, arguments: dict[str, Any
     return response
 
 
-def hide_answer(call: Call, operation: Operation, value: Any) -> Any:
+def hide_answer(call: Call, operation: ApiOperation, value: Any) -> Any:
     """An answer without what the caller may not know."""
     if isinstance(value, FeedPage):
         return hide_system(value)
@@ -182,7 +185,7 @@ def hide_system(page: FeedPage) -> FeedPage:
     return FeedPage(tuple(page.events[number] for number in shown), page.cursor, cursors)
 
 
-async def complete_write(operation: Operation, call: Call, arguments: dict[str, Any]) -> None:
+async def complete_write(operation: ApiOperation, call: Call, arguments: dict[str, Any]) -> None:
     """Say of a write what only the server knows: whose identity it is, that no pack of this process is meant, and that
     maintenance is in the audit."""
     if operation.method == "record":

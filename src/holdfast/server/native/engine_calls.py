@@ -11,7 +11,7 @@ from typing import Any
 
 import holdfast
 from holdfast.access import access as rules
-from holdfast.api.operations import Operation
+from holdfast.api.operations import ApiOperation
 from holdfast.core.sessions.decide import session_not_found
 from holdfast.errors import AccessRefused, InvalidArgument, SessionExists, SessionNotFound, describe_value
 from holdfast.model.names import Scope, check_flag
@@ -80,7 +80,7 @@ ENGINE_CALLS: dict[str, Callable[[Call, Arguments], Awaitable[Any]]] = {
 }
 
 
-async def complete_memory(call: Call, operation: Operation, arguments: Arguments) -> None:
+async def complete_memory(call: Call, operation: ApiOperation, arguments: Arguments) -> None:
     """Check whose memory a request is about; with the key of a user, it is their own."""
     access = call.access
     if operation.owner is not MemoryFacet:

@@ -2,13 +2,14 @@
 
 Laws: a request starts a job and does not wait for it. A job works in a thread and stops at its next step once it is
 cancelled, or once the server stops. Files go through a folder that is removed with the job into the blob store, so every
-replica can send them.
+replica can send them. An export has the tenants and not what the server stores for itself: keys, audit and jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -33,8 +34,9 @@ from holdfast.api.signatures import IDEMPOTENCY_HEADER
 from holdfast.errors import Absent, HoldfastError, InvalidArgument
 from holdfast.model.content import BlobRef
 from holdfast.model.names import check_name
-from holdfast.runtime import doctor
+from holdfast.runtime import doctor, transfer
 from holdfast.runtime.checks import Check
+from holdfast.runtime.store_features import find_index
 from holdfast.server.context import whole_engine
 from holdfast.server.native.calls import Answer, Call
 from holdfast.server.native.job_records import (
@@ -149,6 +151,14 @@ class RunningJob:
         await self._engine.store.call(copy)
         return path
 
+    async def export(self, path: str) -> int:
+        """Export the tenants, without what the server stores for itself: another server has its own."""
+        admin = self._engine._engine.admin
+        count = admin._count_events(self.advance)
+        index, without = find_index(admin._store), frozenset({SYSTEM_TENANT})
+        export = functools.partial(transfer.export, admin._drive, admin._blob_store, path, count, index, without)
+        return await self._engine.store.call(export)
+
     @property
     def admin(self) -> Any:
         return self._engine.admin
@@ -186,7 +196,7 @@ async def _examine(job: RunningJob, _folder: str) -> Outcome:
 
 async def _export(job: RunningJob, folder: str) -> Outcome:
     path = os.path.join(folder, "export.jsonl")
-    return await job.admin.export(path, progress=job.advance), path
+    return await job.export(path), path
 
 
 async def _import(job: RunningJob, folder: str) -> Outcome:

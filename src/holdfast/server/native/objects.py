@@ -14,9 +14,9 @@ import msgspec
 import holdfast
 from holdfast.access import access as rules
 from holdfast.access.access import Access
-from holdfast.api.operations import SESSION_LEDGER_PATH, Operation
+from holdfast.api.operations import SESSION_LEDGER_PATH, ApiOperation
 from holdfast.api.requests import IDENTITY_HEADER, TURN_HEADER, decode_json, read_turn, unquote_name
-from holdfast.api.wire import Place
+from holdfast.api.wire import SessionAddress
 from holdfast.core.sessions.decide import session_not_found
 from holdfast.errors import InvalidArgument, LocalOnly, describe_value
 from holdfast.flows.frames.frames import TOP, check_frame_id
@@ -32,7 +32,7 @@ LEDGER_KINDS: tuple[LedgerKind, ...] = ("user", "project", "organization", "sess
 _BODY_FIELDS = frozenset(BlobRef.__struct_fields__)
 
 
-async def open_owner(call: Call, operation: Operation) -> Any:
+async def open_owner(call: Call, operation: ApiOperation) -> Any:
     """Open the object that has the method of an operation."""
     owner: Any
     if operation.path.startswith(SESSION_LEDGER_PATH):
@@ -134,7 +134,7 @@ def read_identity(call: Call) -> Identity | None:
 
 async def open_place(call: Call, name: str, place: object) -> holdfast.AsyncSession:
     """Open the session that an argument names."""
-    if not isinstance(place, Place):
+    if not isinstance(place, SessionAddress):
         raise InvalidArgument(argument=name, reason=f"{describe_value(place)} is not a session: send its scope")
     scope = place.scope
     if scope.tenant != call.access.tenant:
@@ -147,7 +147,7 @@ async def resolve_arguments(call: Call, owner: Any, arguments: Mapping[str, obje
     """Replace what arguments name by what they mean, and check every name in them."""
     resolved = dict(arguments)
     for name, value in arguments.items():
-        if isinstance(value, Place):
+        if isinstance(value, SessionAddress):
             resolved[name] = await open_place(call, name, value)
         else:
             await check_names(call.engine, call.access, value)

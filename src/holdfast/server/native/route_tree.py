@@ -16,7 +16,7 @@ E = TypeVar("E")
 _PARAMETER = re.compile(r"{(\w+)}")
 
 
-class Found(NamedTuple, Generic[E]):
+class RouteMatch(NamedTuple, Generic[E]):
     """The endpoint of a request."""
 
     endpoint: E
@@ -56,7 +56,7 @@ class RouteTree(Generic[E]):
         assert verb not in node.leaves, f"{verb} {template} is there twice"
         node.leaves[verb] = _Leaf(endpoint, template, tuple(names))
 
-    def find(self, verb: str, segments: list[str]) -> Found[E] | list[str]:
+    def find(self, verb: str, segments: list[str]) -> RouteMatch[E] | list[str]:
         """Find the endpoint of a path, given by its segments as they were sent. Otherwise returns the verbs that it has:
         none for an unknown path."""
         texts = [unquote_name(segment) for segment in segments]
@@ -64,7 +64,7 @@ class RouteTree(Generic[E]):
         for leaves, values in _walk(self._root, texts, ()):
             leaf = leaves.get(verb)
             if leaf is not None:
-                return Found(leaf.endpoint, leaf.template, dict(zip(leaf.names, values, strict=True)))
+                return RouteMatch(leaf.endpoint, leaf.template, dict(zip(leaf.names, values, strict=True)))
             verbs += leaves
         return sorted(set(verbs))
 
