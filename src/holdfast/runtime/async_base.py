@@ -189,8 +189,7 @@ class AsyncTurnBlock(Generic[C]):
         answer = await drive(self._turns.take(context, self._plan.request, ticket))
         if answer.context is not None:
             self._conversation = type(self._conversation)(drive, answer.context)
-        ticket = int(answer.ticket)
-        return ticket
+        return int(answer.ticket)
 
     async def _end(self) -> None:
         if self._keeper is not None:

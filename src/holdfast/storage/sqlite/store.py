@@ -241,10 +241,10 @@ class SqliteStore(SqliteIndex):
 
     def check(self) -> tuple[str, ...]:
         self._check_process()
-        faults: tuple[str, ...] = ()
+        faults: list[str] = []
         with self._readers.borrow_fresh() as connection, connection:  # one moment of the log, while others write
-            faults = tuple(_find_faults(connection))
-        return faults
+            faults += _find_faults(connection)
+        return tuple(faults)
 
     def backup(self, target: str) -> None:
         if os.path.exists(target):
