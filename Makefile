@@ -25,7 +25,7 @@ check: .venv/ready  ## style, types, import rules
 	.venv/bin/lint-imports --no-cache
 
 soak: .venv/ready  ## the promises at their full figures; takes hours
-	HOLDFAST_SOAK=1 .venv/bin/python -m pytest tests/crash tests/property tests/conformance tests/edges -n $(WORKERS) --timeout 0 --promises
+	HOLDFAST_SOAK=1 .venv/bin/python -m pytest tests/crash tests/property tests/conformance tests/edges tests/server tests/client tests/mcp tests/access -n $(WORKERS) --timeout 0 --promises
 
 bench: .venv/ready  ## measurements, each a ratio in one run; peers go into an environment of their own
 	.venv/bin/python -m benchmarks

@@ -32,6 +32,7 @@ from holdfast.errors import (
     TokenInvalid,
 )
 from holdfast.flows import effects
+from holdfast.flows.context import SessionContext
 from holdfast.flows.frames.lookup import find_token_row
 from holdfast.model.content import BlobRef
 from holdfast.model.frames.frames import SuspendedFrame
@@ -173,6 +174,8 @@ async def open_session(
     if not access.allows_actor(actor):
         raise session_not_found(scope)
     if access.identity is None:
+        if engine._context.cache.get(scope.stream) is not None:  # it was there: what is done with it finds out the rest
+            return holdfast.AsyncSession(engine._drive, SessionContext(engine._context, scope))
         return await engine.session(session, actor=scope.actor, thread=thread)
     try:
         opened = await engine.session(session, actor=scope.actor, thread=thread)

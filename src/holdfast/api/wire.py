@@ -19,8 +19,9 @@ import msgspec
 
 from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_receipt, receive_pack, write_receipt
 from holdfast.api.signatures import is_union
-from holdfast.errors import InvalidArgument, describe_value
+from holdfast.errors import InvalidArgument, InvalidNumber, describe_value
 from holdfast.flows.frames.frames import FrameReference
+from holdfast.model import limits
 from holdfast.model.content import Part, ToolCall
 from holdfast.model.entries.entry import Entry, NewEntry
 from holdfast.model.frames.frames import FrameState, Reservation, SuspensionToken
@@ -201,7 +202,20 @@ def decode_argument(name: str, value: Any, annotation: Any) -> Any:
         converted = msgspec.convert(value, wanted)
     except (msgspec.ValidationError, binascii.Error) as error:
         raise InvalidArgument(argument=name, reason=str(error)) from None
+    _check_numbers(name, converted)
     return _rebuild(converted)
+
+
+def _check_numbers(name: str, value: object) -> None:
+    """Refuse a number inside of a struct that no store can hold: an engine makes none, and does not look for one."""
+    if isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            _check_numbers(name, getattr(value, field))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _check_numbers(name, each)
+    elif type(value) is int and value.bit_length() > limits.JSON_INT_BITS - 1:
+        raise InvalidNumber(what=name, value=describe_value(value), low=-limits.WHOLE_NUMBER, high=limits.WHOLE_NUMBER)
 
 
 def _rebuild(value: Any) -> Any:

@@ -263,7 +263,7 @@ def is_read_otherwise(method: RemoteMethod, context: RemoteContext, arguments: M
             return True
         if parameter.place == "path" and not _is_path_name(encode_argument(parameter.name, value)):
             return True
-        if _has_odd_keys(value):
+        if _has_odd_keys(value) or (type(value) is dict and requests.takes_struct(parameter) == "only"):
             return True
         if parameter.place == "query":
             if value is None:
@@ -271,8 +271,8 @@ def is_read_otherwise(method: RemoteMethod, context: RemoteContext, arguments: M
                     return True
                 continue
             written = dict(requests.write_query(parameter, value))
-            if type(value) in (str, bool, int, float) and type(requests.read_query(parameter, written)) is not type(
-                value
+            if not isinstance(value, msgspec.Struct | list | tuple) and (
+                type(requests.read_query(parameter, written)) is not type(value)
             ):
                 return True
     return False

@@ -96,14 +96,14 @@ class SpendExceeded(AccessRefused):
 
 
 class KeysMissing(HoldfastError):
-    """The server would listen on {host!r}, where others can reach it, but it has no keys and no issuer of tokens. Make
-    a key with `holdfast keys create`, or listen on 127.0.0.1. The server was not started."""
+    """The server would listen on {host!r}, where others can reach it, but it has no keys and no issuer of tokens.
+    Create a key with `holdfast keys create`, or listen on 127.0.0.1. The server was not started."""
 
     host: str
 
 
 class KeyNotFound(NotFound):
-    """There is no key {key!r} in this store. See `holdfast keys list`. Nothing was changed."""
+    """There is no key {key!r} in this store. Check its id with `holdfast keys list`. Nothing was changed."""
 
     key: str
 
@@ -154,8 +154,8 @@ class ServerBusy(ServerError):
 
 
 class RequestTimeout(ServerError):
-    """The server {server} did not finish the request within {limit_s} seconds: {reason}. It may have taken effect: send it
-    again with the same key."""
+    """The server {server} did not finish the request within {limit_s} seconds: {reason}. It may have taken effect.
+    Send it again with the same key."""
 
     limit_s: int
 

@@ -7,6 +7,7 @@ nothing of the inside is in it; no request is larger, longer or more numerous th
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 import re
@@ -24,11 +25,12 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
+from holdfast.api.requests import STREAM_TYPE
 from holdfast.errors import HoldfastError, RequestTimeout, StorageError, TooLarge
 from holdfast.server import metrics
 from holdfast.server.authentication import shape_problem
 from holdfast.server.logs import describe_error, log_request
-from holdfast.server.settings import ServerSettings
+from holdfast.server.settings import MOST_BODY_BYTES, ServerSettings
 from holdfast.server.state import SERVER_NAME, RunningRequest, ServerState
 
 PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
@@ -164,9 +166,13 @@ class Limits:
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        self._check_length(Headers(scope=scope).get("content-length"))
+        headers = Headers(scope=scope)
+        check_size = functools.partial(self._check_size, self._choose_limit(headers))
+        length = headers.get("content-length", "")
+        if length.isascii() and length.isdigit():  # refused by what the client says of it, before it is read
+            check_size(int(length[:20]))
         state: ServerState = scope["app"].state.server
-        exchange = Exchange(receive, send, self._check_size)
+        exchange = Exchange(receive, send, check_size)
         try:
             async with state.run_request(scope["method"], self._settings.request_s) as exchange.request:
                 scope["state"]["running"] = exchange.request
@@ -184,13 +190,13 @@ class Limits:
             return RequestTimeout(server=SERVER_NAME, limit_s=self._settings.grace_s, reason="the server stops")
         return RequestTimeout(server=SERVER_NAME, limit_s=self._settings.request_s, reason="its time limit is over")
 
-    def _check_length(self, length: str | None) -> None:
-        """Refuse a body by what the client says of it, before it is read."""
-        if length is not None and length.isascii() and length.isdigit():
-            self._check_size(int(length[:20]))
+    def _choose_limit(self, headers: Headers) -> int:
+        """The largest body: bytes go to the disk as they arrive, everything else is in memory."""
+        is_bytes = headers.get("content-type", "").partition(";")[0].strip().lower() == STREAM_TYPE
+        return max(self._settings.body_bytes, MOST_BODY_BYTES) if is_bytes else self._settings.body_bytes
 
-    def _check_size(self, size: int) -> None:
-        limit = self._settings.body_bytes
+    @staticmethod
+    def _check_size(limit: int, size: int) -> None:
         if size > limit:
             raise TooLarge(
                 what="the body of the request",

@@ -23,7 +23,8 @@ MOST_WORKERS = 64
 BODY_BYTES = 16 << 20
 """The largest body of a request, unless the settings say otherwise."""
 MOST_BODY_BYTES = 1 << 30
-"""The highest limit of a body that the settings may set: a body is in memory while its request runs."""
+"""The highest limit of a body that the settings may set, and the limit of a body of bytes, which goes to the disk as it
+arrives. Any other body is in memory while its request runs."""
 REQUEST_S = 60
 """How long a request may take until its answer begins, unless the settings or its route say otherwise."""
 GRACE_S = 20
@@ -68,7 +69,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     behind_tls: bool = False
     """True: clients reach the server through TLS, at a proxy in front of it."""
     body_bytes: int = BODY_BYTES
-    """The largest body of a request."""
+    """The largest body of a request, other than bytes: results, files and imports may have MOST_BODY_BYTES."""
     request_s: int = REQUEST_S
     """How long a request may take until its answer begins."""
     grace_s: int = GRACE_S

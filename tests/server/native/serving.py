@@ -20,6 +20,7 @@ from holdfast.server.app import build_app
 from holdfast.server.native.dispatch import split_path
 from holdfast.server.native.route_tree import RouteTree
 from holdfast.server.settings import ServerSettings
+from tests.postgres import empty_url
 from tests.server.running import running
 
 TOKEN = "the-token-of-the-tests"
@@ -115,6 +116,20 @@ def serving(folder: Path, **settings: Any) -> Iterator[ApiClient]:
         assert not failures.found, failures.found
     finally:
         logger.removeHandler(failures)
+
+
+STORES = ("sqlite", "postgres")
+
+
+@contextmanager
+def serving_on(store: str, folder: Path) -> Iterator[ApiClient]:
+    """Serve a store of a kind."""
+    if store == "sqlite":
+        with serving(folder) as api:
+            yield api
+        return
+    with empty_url() as url, serving(folder, store=url) as api:
+        yield api
 
 
 def make_keys(folder: Path, *grants: KeyGrant) -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast.api.operations import OPERATIONS
 from holdfast.api.requests import write_token
-from tests.server.native.serving import ApiClient, serving
+from tests.server.native.serving import STORES, ApiClient, serving_on
 
 S = "/sessions/order%2F1"
 SCOPE = {"tenant": "default", "actor": "main", "session": "order/1"}
@@ -19,8 +21,9 @@ NEED_SUMMARIZER = {
 }
 
 
-def test_every_operation_answers(tmp_path: Path) -> None:
-    with serving(tmp_path) as api:
+@pytest.mark.parametrize("store", STORES)
+def test_every_operation_answers(tmp_path: Path, store: str) -> None:
+    with serving_on(store, tmp_path) as api:
         walk_engine(api)
         walk_conversation(api, S)
         walk_context(api, S)
@@ -301,7 +304,7 @@ def walk_admin(api: ApiClient) -> None:
     assert "sessions" in api.ok("POST", "/admin/sweep", {})
     assert api.ok("POST", "/admin/collect", {"grace_s": 86_400}) == 0
     page = api.ok("GET", "/admin/feed", params={"limit": 5})
-    assert len(page["events"]) == 5
+    assert 1 <= len(page["events"]) <= 5
     assert page["cursor"]
 
 

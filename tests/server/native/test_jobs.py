@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,10 @@ import holdfast
 from holdfast.access.records import KeyGrant
 from holdfast.model.sessions.layers import Identity
 from holdfast.server.native import job_records, jobs
-from tests.server.native.serving import PATIENCE_S, TOKEN, ApiClient, make_keys, serving
+from tests.server.native.serving import PATIENCE_S, STORES, TOKEN, ApiClient, make_keys, serving, serving_on
+from tests.support import figure
+
+ROUNDS = figure(4, 100)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +65,40 @@ def test_verify_rebuild_and_doctor(api: ApiClient) -> None:
     names = [each["name"] for each in found["checks"]]
     assert names[0] == "library"
     assert names[-1] == "contents"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_store_is_verified_while_others_write(tmp_path: Path, store: str) -> None:
+    with serving_on(store, tmp_path) as api:
+        api.ok("POST", "/sessions", {"session": "s"})
+        is_over = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not is_over.is_set():
+                number += 1
+                api.ok("POST", "/sessions/s/messages", {"message": "user", "content": f"message {number}"})
+                api.ok("PUT", f"/sessions/s/facts/keys/k{number % 5}", {"value": number})
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            found = [run_job(api, what="verify")["result"]["problems"] for _ in range(ROUNDS)]
+        finally:
+            is_over.set()
+            writer.join()
+        assert found == [[]] * ROUNDS
+
+
+def test_jobs_on_postgresql(tmp_path: Path) -> None:
+    with serving_on("postgres", tmp_path) as api:
+        api.ok("POST", "/sessions", {"session": "s", "user": "ada"})
+        api.ok("POST", "/sessions/s/messages", {"message": "user", "content": "Ship the lamp."})
+        assert run_job(api, what="verify")["result"]["problems"] == []
+        assert run_job(api, what="doctor")["result"]["bad"] == 0
+        exported = run_job(api, what="export")
+        assert b"Ship the lamp." in api.send("GET", f"/jobs/{exported['id']}/file").content
+        assert run_job(api, what="backup")["status"] == "failed"
 
 
 def test_an_export_is_downloaded_and_imported_elsewhere(api: ApiClient, tmp_path: Path) -> None:

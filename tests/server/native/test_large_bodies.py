@@ -26,7 +26,7 @@ import uvicorn
 from holdfast.server.app import build_app
 from holdfast.server.settings import ServerSettings
 
-app = build_app(ServerSettings(store=sys.argv[1], token=sys.argv[2], background=False, body_bytes=1 << 30))
+app = build_app(ServerSettings(store=sys.argv[1], token=sys.argv[2], background=False))
 uvicorn.run(app, port=int(sys.argv[3]), log_level="warning")
 """
 

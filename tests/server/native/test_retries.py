@@ -60,6 +60,8 @@ def test_a_write_that_expects_another_version_is_refused(tmp_path: Path) -> None
         assert ledger == '"1"'
         other = api.problem("PUT", "/ledgers/user/ada/facts/keys/plan", {"value": "x"}, headers={"If-Match": '"0"'})
         assert other[:2] == (412, "VersionConflict")
+        unused = api.problem("POST", "/sessions/s/erase", {"seqs": [2], "reason": "x"}, headers={"If-Match": '"9"'})
+        assert unused[:2] == (422, "InvalidArgument")
 
 
 def test_what_did_not_change_is_not_sent_again(tmp_path: Path) -> None:

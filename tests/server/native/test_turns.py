@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+import holdfast
 from holdfast.access.records import KeyGrant
-from tests.server.native.serving import ApiClient, make_keys, serving
+from tests.server.native.serving import TOKEN, ApiClient, make_keys, serving
 
 
 def test_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -105,6 +108,29 @@ def test_bodies_as_bytes(tmp_path: Path) -> None:
         assert api.send("GET", path, headers={"Range": "bytes=5-2"}).content == body
         assert api.problem("GET", f"/blobs/{'0' * 64}?size=1")[:2] == (404, "BlobNotFound")
         assert api.problem("GET", "/blobs/xyz")[:2] == (422, "InvalidArgument")
+        small = api.ok("POST", "/blobs", content=b"small")
+        assert api.problem("GET", f"/blobs/{small['digest']}?size=99")[:2] == (422, "InvalidArgument")
+        api.ok("POST", "/sessions", {"session": "s"})
+        wrong = {"message": "user", "content": [{"type": "file", "ref": {**small, "size": 99}}]}
+        assert api.problem("POST", "/sessions/s/messages", wrong)[:2] == (422, "InvalidArgument")
+
+
+@pytest.mark.parametrize("path", ["/blobs", "/sessions/s/calls/c2_0/result", "/sessions/s/messages"])
+def test_a_body_that_ends_too_early_stores_nothing(tmp_path: Path, path: str) -> None:
+    with serving(tmp_path) as api:
+        api.ok("POST", "/sessions", {"session": "s"})
+        assert call_tool(api, "cat") == "c2_0"
+        address = urlsplit(api.url)
+        head = (
+            f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            "Content-Type: application/octet-stream\r\nContent-Length: 1000000\r\n\r\n"
+        )
+        with socket.create_connection((address.hostname, address.port)) as connection:
+            connection.sendall(head.encode() + b"x" * 500_000)
+        assert api.ok("GET", "/sessions/s")["version"] == 2
+        assert [each["id"] for each in api.items("/sessions/s/calls")] == ["c2_0"]
+    with holdfast.open(tmp_path / "agent.db") as engine:
+        assert list(engine._blob_store.stored()) == []
 
 
 def test_results_and_attachments_as_bytes(tmp_path: Path) -> None:

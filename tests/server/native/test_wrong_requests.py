@@ -293,6 +293,13 @@ def test_a_wrong_header_is_refused(place: ServedStore, headers: dict[str, str]) 
     check(place, before, answer)
 
 
+def test_a_number_that_no_store_can_hold(place: ServedStore) -> None:
+    scope = {"tenant": "default", "actor": "main", "session": "s"}
+    offload = {"scope": scope, "first": 2**70, "last": 2**70, "at_us": 0, "reason": "reset", "id": "x", "number": 2**70}
+    answer = place.api.send("POST", "/memory/requeue", {"failed": {"offload": offload, "next_us": 2**70}})
+    assert answer.status_code == 422, answer.text
+
+
 def test_a_verb_that_a_path_does_not_have(place: ServedStore) -> None:
     answer = place.api.http.patch("/sessions/s/messages")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")

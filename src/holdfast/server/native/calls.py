@@ -5,6 +5,7 @@ Law: a body is read once, as JSON of at most JSON_BYTES, or as a stream that nev
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -42,7 +43,7 @@ class Call:
     def access(self) -> Access:
         return access_of(self.request)
 
-    @property
+    @functools.cached_property
     def engine(self) -> holdfast.AsyncEngine:
         """The engine, acting for the caller."""
         return engine_of(self.request)

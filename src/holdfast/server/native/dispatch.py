@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -29,9 +29,9 @@ from holdfast.api.requests import (
     read_arguments,
     takes_place,
 )
-from holdfast.api.signatures import read_signature
+from holdfast.api.signatures import VERSION_HEADER, read_signature
 from holdfast.api.wire import decode_argument
-from holdfast.errors import InvalidArgument, PackNotFound
+from holdfast.errors import InvalidArgument, PackNotFound, StorageCorrupt
 from holdfast.model.log import FeedPage
 from holdfast.model.packs.pack import Manifest
 from holdfast.render.pack import Pack
@@ -41,8 +41,9 @@ from holdfast.server.native.answers import VERSIONED, build_answer, matches, rea
 from holdfast.server.native.calls import Call
 from holdfast.server.native.engine_calls import ENGINE_CALLS, complete_memory
 from holdfast.server.native.feed import hide_payload
-from holdfast.server.native.objects import open_owner, resolve_arguments
+from holdfast.server.native.objects import names_body, open_owner, resolve_arguments
 from holdfast.server.native.route_tree import RouteTree
+from holdfast.server.native.streams import wrong_reference
 
 Endpoint: TypeAlias = Callable[[Call], Awaitable[Response]]
 
@@ -61,7 +62,10 @@ class NativeApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        response = await self._answer(request)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return  # nothing of its body is stored, and nobody reads the answer
         if scope["method"] == "HEAD":
             response = Response(status_code=response.status_code, headers=dict(response.headers))
         await response(scope, receive, send)
@@ -129,6 +133,9 @@ async def read_request(operation: ApiOperation, call: Call) -> dict[str, Any]:
     check_query(operation, query, has_body)
     arguments = read_arguments(operation, call.names, query, call.header, body)
     parameters = {each.name: each for each in read_signature(operation).parameters}
+    if "expect" not in parameters and operation.verb != "GET" and call.header(VERSION_HEADER) is not None:
+        reason = f"{operation.name} compares no version; leave {VERSION_HEADER} out"
+        raise InvalidArgument(argument="expect", reason=reason)
     for name, value in page.items():
         arguments[name] = decode_argument(name, value, parameters[name].annotation)
     if operation.owner is Engine and takes_place(operation.path):
@@ -150,10 +157,7 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
         version = await read_version(owner)
         if operation.name in VERSIONED and matches(call.header("if-none-match"), version or 0):
             return Response(status_code=304, headers={"ETag": f'"{version}"'})
-    positional, named = arrange_call(operation, checked)
-    value = getattr(owner, operation.method)(*positional, **named)
-    if inspect.isawaitable(value):
-        value = await value
+    value = await call_method(owner, operation, checked)
     value = hide_answer(call, operation, value)
     response = build_answer(operation, value, arguments, to=call.query.get(RENDER_TO))
     if version is not None:
@@ -161,10 +165,26 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
     return response
 
 
+async def call_method(owner: Any, operation: ApiOperation, arguments: dict[str, Any]) -> Any:
+    """Call the method of an operation."""
+    positional, named = arrange_call(operation, arguments)
+    try:
+        value = getattr(owner, operation.method)(*positional, **named)
+        answer = await value if inspect.isawaitable(value) else value
+    except StorageCorrupt as error:
+        if not names_body(list(arguments.values())):
+            raise
+        raise wrong_reference() from error
+    while isinstance(answer, FeedPage) and answer.events:
+        shown = hide_system(answer)
+        if shown.events:
+            return shown
+        answer = await owner.feed(**{**named, "cursor": answer.cursor})  # a page without events would be the end
+    return answer
+
+
 def hide_answer(call: Call, operation: ApiOperation, value: Any) -> Any:
     """An answer without what the caller may not know."""
-    if isinstance(value, FeedPage):
-        return hide_system(value)
     if call.access.identity is None:
         return value
     if operation.method == "events":

@@ -98,17 +98,19 @@ async def _send_events(watch: AsyncWatch, view: FeedView) -> AsyncIterator[bytes
     try:
         yield b": holdfast\n\n"
         step: asyncio.Future[FeedEvent] | None = None
+        now = asyncio.get_running_loop().time
+        sent_at = now()
         try:
             while True:
                 step = step or asyncio.ensure_future(anext(watch))
-                done, _ = await asyncio.wait([step], timeout=HEARTBEAT_S)
-                if not done:
-                    yield b": nothing new\n\n"
-                    continue
-                event, step = step.result(), None
-                shown = await view.show(event)
-                if shown is not None:
-                    yield write_event(shown)
+                done, _ = await asyncio.wait([step], timeout=max(0.0, sent_at + HEARTBEAT_S - now()))
+                shown: FeedEvent | None = None
+                if done:
+                    event, step = step.result(), None
+                    shown = await view.show(event)
+                if shown is not None or now() >= sent_at + HEARTBEAT_S:  # also between events that are not shown
+                    sent_at = now()
+                    yield b": nothing new\n\n" if shown is None else write_event(shown)
         except StopAsyncIteration:
             return
         finally:

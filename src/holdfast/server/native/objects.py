@@ -183,6 +183,11 @@ async def check_names(engine: holdfast.AsyncEngine, access: Access, value: objec
                 await rules.check_blob(engine, access, named)
 
 
+def names_body(value: object) -> bool:
+    """Whether a value refers to a body in the blob store."""
+    return any(isinstance(each, BlobRef) for each in _find_names(value, is_program=False))
+
+
 def _find_names(value: object, *, is_program: bool) -> Iterator[Scope | LedgerId | BlobRef]:
     """Find what a value names, also inside of it. A program may name any body of its tenant."""
     match value:

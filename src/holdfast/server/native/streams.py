@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 import holdfast
 from holdfast import codec
 from holdfast.api.requests import STREAM_TYPE
-from holdfast.errors import BlobNotFound, InvalidArgument, describe_value
+from holdfast.errors import BlobNotFound, InvalidArgument, StorageCorrupt, describe_value
 from holdfast.flows import effects
 from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.names import check_whole
@@ -113,8 +113,19 @@ async def answer_body(
     if isinstance(body, bytes):
         return Response(body[wanted.start : wanted.stop], status, sent, media_type)
     chunks = (engine or call.engine).blobs.chunks(body)
-    first = await anext(chunks, b"")  # a body that is not there is an error before the answer begins
-    return StreamingResponse(cut_range(_hold_last(first, chunks), wanted), status, sent, media_type)
+    try:
+        begun = [await anext(chunks, b""), await anext(chunks, b"")]  # what is wrong with a short one is known then
+    except StorageCorrupt as error:
+        if "size" not in call.query:
+            raise
+        raise wrong_reference() from error
+    return StreamingResponse(cut_range(_hold_last(begun, chunks), wanted), status, sent, media_type)
+
+
+def wrong_reference() -> InvalidArgument:
+    """The error for a reference of the caller that does not fit its body."""
+    reason = "the body is not as it says: check the digest and the size"
+    return InvalidArgument(argument="ref", reason=reason)
 
 
 def read_range(header: str | None, size: int) -> ByteRange | None:
@@ -129,9 +140,10 @@ def read_range(header: str | None, size: int) -> ByteRange | None:
     return None if last and int(last) < int(first) else ByteRange(int(first), stop)
 
 
-async def _hold_last(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _hold_last(begun: list[bytes], chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The pieces of a body, each when the next one is there."""
-    held = first
+    first, held = begun
+    yield first
     async for chunk in chunks:
         yield held
         held = chunk
