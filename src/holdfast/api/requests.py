@@ -291,10 +291,10 @@ def read_arguments(
 
     Raises InvalidArgument for a name that is no parameter, and for one that is missing."""
     arguments: dict[str, object] = {}
-    known: set[str] = set()
+    for name in body or ():
+        _check_field(operation, name)
     for parameter in read_signature(operation).parameters:
         name = parameter.name
-        known.update((name, name + STRUCT_SUFFIX))
         match parameter.place:
             case "path":
                 scalars = _form_of(parameter.annotation).scalars
@@ -310,10 +310,22 @@ def read_arguments(
             case _:
                 if name in query or name + STRUCT_SUFFIX in query:
                     arguments[name] = read_query(parameter, query)
-    for name in body or ():
-        if name not in known:
-            raise InvalidArgument(argument=name, reason=f"{operation.name} has no such parameter")
     return arguments
+
+
+def _check_field(operation: ApiOperation, name: str) -> None:
+    """Refuse a field that would be ignored: an idempotency key that is not read stores a message twice."""
+    parameters = read_signature(operation).parameters
+    for parameter in parameters:
+        if parameter.name == name and parameter.place == "body":
+            return
+        if parameter.name == name and parameter.place == "header":
+            raise InvalidArgument(argument=name, reason=f"send it as the header {parameter.header}, not in the body")
+        if parameter.name == name:
+            raise InvalidArgument(argument=name, reason=f"it is in the {parameter.place}, not in the body")
+    fields = [parameter.name for parameter in parameters if parameter.place == "body"]
+    known = f"its body has {', '.join(fields)}" if fields else "its body has no fields"
+    raise InvalidArgument(argument=name, reason=f"{operation.name} has no such parameter; {known}")
 
 
 def check_query(operation: ApiOperation, query: Mapping[str, str], has_body: bool) -> None:
@@ -325,7 +337,10 @@ def check_query(operation: ApiOperation, query: Mapping[str, str], has_body: boo
             known |= {parameter.name, parameter.name + STRUCT_SUFFIX, PAGE}
     for name in query:
         if name not in known:
-            raise InvalidArgument(argument=name, reason=f"{operation.name} has no such parameter in its query")
+            listed = ", ".join(sorted(known)) or "no parameters"
+            raise InvalidArgument(
+                argument=name, reason=f"{operation.name} has no such parameter; its query has {listed}"
+            )
 
 
 def check_complete(operation: ApiOperation, arguments: Mapping[str, object]) -> None:

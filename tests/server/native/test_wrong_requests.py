@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.api.operations import OPERATIONS, ApiOperation
-from holdfast.api.requests import quote_name, takes_struct, write_token
+from holdfast.api.requests import quote_name, read_arguments, takes_struct, write_token
 from holdfast.api.signatures import ApiParameter, is_union, read_signature
 from holdfast.api.wire import wire_type
 from tests import hostile
@@ -168,6 +168,27 @@ def test_wrong_values_are_refused_and_nothing_is_stored(place: ServedStore, oper
     unknown = draft.send(place.api, {}, {"no_such_parameter": "1"})
     assert unknown.json()["attributes"].get("argument") == "no_such_parameter", unknown.text
     check(place, before, unknown)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_a_field_that_belongs_elsewhere_is_refused_and_not_ignored(operation: ApiOperation) -> None:
+    for parameter in read_signature(operation).parameters:
+        if parameter.place != "body":
+            names = dict.fromkeys(("session", "frame", "kind", "ledger", parameter.name), "s")
+            with pytest.raises(holdfast.errors.InvalidArgument) as raised:
+                read_arguments(operation, names, {}, lambda _name: None, {parameter.name: "1"})
+            assert raised.value.argument == parameter.name
+            if parameter.place == "header":
+                assert parameter.header in str(raised.value)
+
+
+def test_a_refused_field_is_named_with_those_that_exist(place: ServedStore) -> None:
+    _, _, problem = place.api.problem("POST", "/sessions/s/messages", {"role": "user", "content": "Hello."})
+    assert "`role`: Session.record has no such parameter; its body has message, content, " in problem["detail"]
+    _, _, problem = place.api.problem("POST", "/sessions/s/messages", {"message": "user", "key": "a"})
+    assert "header Idempotency-Key" in problem["detail"]
+    _, _, problem = place.api.problem("GET", "/sessions/s/messages?limits=1")
+    assert "its query has actor, before" in problem["detail"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)

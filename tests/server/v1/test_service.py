@@ -156,7 +156,7 @@ class Limit:
         if sum(self.spent.values()) >= self.most:
             raise SpendExceeded(reason="", limit=self.most, spent=sum(self.spent.values()), retry_s=7)
 
-    async def add(self, access: Access, tokens: int, key: str) -> None:
+    async def add(self, access: Access, tokens: int, *, key: str) -> None:
         self.spent.setdefault(key, tokens)
 
 

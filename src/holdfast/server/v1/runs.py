@@ -73,7 +73,7 @@ class Spending:
     async def check(self, access: Access) -> None:
         """Refuse a caller who has spent their tokens."""
 
-    async def add(self, access: Access, tokens: int, key: str) -> None:
+    async def add(self, access: Access, tokens: int, *, key: str) -> None:
         """Count tokens. The same key again counts nothing."""
 
 
@@ -435,7 +435,7 @@ class Run:
             self._pack = newest[0].id if newest and newest[0].reply == message.seq else self._pack
         if end.usage is not None:
             total = end.usage.input_tokens + end.usage.output_tokens
-            await self._spending.add(self._access, total, f"{self.name}:{self._tries}:{len(self._replies)}")
+            await self._spending.add(self._access, total, key=f"{self.name}:{self._tries}:{len(self._replies)}")
 
     async def _build_pack(self, *, may_read: bool) -> holdfast.Pack:
         brief = self.plan.brief
