@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
+import msgspec
 import pytest
 
+import holdfast
 from holdfast.access.records import KeyGrant
 from holdfast.model.sessions.layers import Identity
 from tests.server.native.serving import ApiClient, make_keys, serving
@@ -90,3 +93,66 @@ def test_an_idempotency_key_of_one_user_is_not_that_of_another(callers: dict[str
     program = callers["program"]
     program.ok("POST", "/sessions", {"session": "keyed"}, headers={"Idempotency-Key": "the-same"})
     assert program.problem("POST", "/sessions", {"session": "more"}, headers={"Idempotency-Key": "the-same"})[0] == 409
+
+
+def read_cursors(api: ApiClient, **params: str) -> tuple[str, list[tuple[str, str]]]:
+    """The cursor of the tenant's feed now, and of each of its events with its id."""
+    with api.http.stream("GET", "/feed", params={"timeout_s": "0", **params}) as answer:
+        assert answer.status_code == 200
+        events = [each.removeprefix("data: ") for each in answer.iter_lines() if each.startswith("data: ")]
+        decoded = [msgspec.json.decode(each) for each in events]
+        return answer.headers["holdfast-cursor"], [
+            (each["cursor"], f"{each['command']}.{each['ordinal']}") for each in decoded
+        ]
+
+
+@pytest.mark.parametrize("name", ["ada", "x"])
+def test_the_cursors_of_a_feed_say_nothing_of_what_others_wrote(callers: dict[str, ApiClient], name: str) -> None:
+    own, other = callers[name], callers["stranger"]
+    own.ok("POST", "/sessions", {"session": "followed"})
+    before, events = read_cursors(own, after="now")
+    assert not events
+    other.ok("PUT", f"/sessions/busy-{name}", {"create": True})
+    for number in range(12):
+        other.ok("PUT", f"/sessions/busy-{name}/working/item", {"value": number})
+        own.ok("PUT", "/sessions/followed/working/item", {"value": number})
+    _, events = read_cursors(own, after=unquote(before))
+    assert len(events) == 12
+    after, _ = read_cursors(own, after="now")
+    cursors = [unquote(before), unquote(after), *(cursor for cursor, _ in events)]
+    assert len({len(each) for each in cursors}) == 1
+    assert not any(each.isdigit() for each in cursors)
+    assert len(set(cursors)) == len(cursors)
+    for number, (cursor, _) in enumerate(events):
+        assert [event for _, event in read_cursors(own, after=cursor)[1]] == [
+            event for _, event in events[number + 1 :]
+        ]
+
+
+def test_a_cursor_is_of_the_caller_who_got_it(callers: dict[str, ApiClient]) -> None:
+    ada, bob, program = callers["ada"], callers["bob"], callers["program"]
+    ada.ok("PUT", "/sessions/cursors", {"create": True})
+    cursor = unquote(read_cursors(ada, after="now")[0])
+    plain = unquote(read_cursors(program, after="now")[0])
+    assert plain.isdigit()
+    damaged = cursor[:-2] + ("A" if cursor[-2] != "A" else "B") + cursor[-1]
+    wrong = (plain, "1", damaged, "own-", "own-²", "own-" + "A" * 9_000)
+    for caller, sent in ((bob, cursor), *((ada, each) for each in wrong)):
+        status, kind, _ = caller.problem("GET", "/feed", params={"timeout_s": "0", "after": sent})
+        assert (status, kind) == (422, "InvalidCursor")
+
+
+def test_a_watch_of_a_user_goes_on_where_it_was(callers: dict[str, ApiClient]) -> None:
+    ada = callers["ada"]
+    key = ada.http.headers["authorization"].removeprefix("Bearer ")
+    with holdfast.connect(ada.url, key=key) as engine:
+        session = engine.session("watched", create=True)
+        with engine.watch(after=None, timeout_s=5) as watch:
+            session.working.set("a", 1)
+            first = next(watch)
+            cursor = watch.cursor
+        session.working.set("a", 2)
+        session.working.set("a", 3)
+        with engine.watch(after=cursor, timeout_s=5) as watch:
+            later = [next(watch), next(watch)]
+        assert [each.seq for each in later] == [first.seq + 1, first.seq + 2]
