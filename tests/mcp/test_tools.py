@@ -536,3 +536,18 @@ def test_an_earlier_client_hears_of_changes_on_its_connection(tmp_path: Path) ->
             await client.session.unsubscribe_resource("holdfast://sessions/trip")
 
     asyncio.run(work())
+
+
+def test_ids_of_messages_are_of_their_session(tmp_path: Path) -> None:
+    """Every model numbers its messages from one: the same id in another session is another message."""
+
+    async def main() -> None:
+        with serving(tmp_path / "agent.db") as url:
+            for user in ("ada", "bob"):
+                async with connected(url, user) as client:
+                    for name in ("first", "second"):
+                        sent = {"role": "user", "text": f"{user} says {name}.", "message_id": "1", "session": name}
+                        recorded = await call(client, "record", **sent)
+                        assert await call(client, "record", **sent) == recorded
+
+    asyncio.run(main())

@@ -111,13 +111,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     def allows_state(self, actor: str, state: SessionState) -> bool:
         """Whether a session of this namespace is one of the caller's: of the user themselves, or of nobody in the
-        namespace that has the name of the user. A caller who cannot refresh its identity may not borrow permissions."""
+        namespace that has the name of the user. The sessions of nobody in DEFAULT_ACTOR are those of programs, whoever
+        has that name. A caller who cannot refresh its identity may not borrow permissions."""
         if not self.allows_actor(actor):
             return False
         mine, its = self.identity, state.identity
         if mine is None:
             return True
-        if its.user_id != mine.user_id and (its.user_id or actor != mine.user_id):
+        if its.user_id != mine.user_id and (its.user_id or actor != mine.user_id or actor == DEFAULT_ACTOR):
             return False
         return "write" in self.rights or set(its.permissions) <= set(mine.permissions)
 
@@ -140,6 +141,14 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse a ledger that the caller may not use. It does not exist for them."""
         if not self.allows_ledger(ledger):
             raise ledger_not_found(ledger)
+
+    def separate_key(self, key: str) -> str:
+        """An idempotency key of the caller, as the engine uses it. Keys are of a whole tenant there: those of a caller who
+        may use a part of it meet no key of another one."""
+        if self.actor is None:
+            return key
+        words = [self.actor, "" if self.identity is None else self.identity.user_id, key]
+        return f"own-{hashlib.sha256(codec.encode(words)).hexdigest()}"
 
     def check_identity_claim(self, identity: Identity | None) -> Identity | None:
         """The identity to act with, where a request may name one: a program may name anyone, a user only themselves."""

@@ -7,9 +7,11 @@ spooled body are links to resources, which can be read in parts.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
+import msgspec
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, ToolAnnotations
@@ -36,6 +38,7 @@ from holdfast.model import limits
 from holdfast.model.content import Body
 from holdfast.model.facts.outcomes import ObservedProposal
 from holdfast.model.history.handles import piece_id
+from holdfast.model.names import check_name
 from holdfast.model.packs.pack import pack_seq
 from holdfast.model.situation.situations import FIELDS
 
@@ -185,12 +188,13 @@ class AgentTools:
         stored whole; read it with `read_handle`."""
         caller = self._source(ctx.request_context)
         opened = await caller.ensure(session)
+        key = None if message_id is None else _name_message(opened, message_id)
         if role == "user" and not frame:
-            observed = await opened.observe(text, key=message_id)
+            observed = await opened.observe(text, key=key)
             message, changes = observed.message, [_describe_proposal(each) for each in observed.proposals]
         else:
             conversation = await open_conversation(opened, frame)
-            message, changes = await conversation.record(role, text, key=message_id), []
+            message, changes = await conversation.record(role, text, key=key), []
         return _describe_recorded(opened.scope.session, message, changes)
 
     @tool_errors
@@ -331,6 +335,12 @@ def _describe_remembered(fact: holdfast.Fact, before: holdfast.Fact | None) -> C
     replaced = before is not None
     text = f"Stored: {write_fact(view)}{'. The earlier value is outdated from now on.' if replaced else ''}"
     return build_result(RememberResult(fact=view, status="current", has_replaced=replaced), text)
+
+
+def _name_message(session: holdfast.AsyncSession, message_id: str) -> str:
+    """The idempotency key of a message. Keys are of a whole tenant, and every model numbers its messages from one."""
+    words = [*session.scope.stream.key, check_name("message_id", message_id)]
+    return f"mcp-{hashlib.sha256(msgspec.json.encode(words)).hexdigest()}"
 
 
 async def _recall_key(caller: Caller, session: holdfast.AsyncSession | None, key: str) -> CallToolResult:

@@ -6,9 +6,10 @@ engine. Errors are raised: the layers around it answer with problem documents.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,10 +30,11 @@ from holdfast.api.requests import (
     read_arguments,
     takes_place,
 )
-from holdfast.api.signatures import VERSION_HEADER, read_signature
+from holdfast.api.signatures import IDEMPOTENCY_HEADER, VERSION_HEADER, read_signature
 from holdfast.api.wire import decode_argument
-from holdfast.errors import InvalidArgument, PackNotFound, StorageCorrupt
+from holdfast.errors import InvalidArgument, KeyConflict, PackNotFound, StorageCorrupt
 from holdfast.model.log import FeedPage
+from holdfast.model.names import check_name
 from holdfast.model.packs.pack import Manifest
 from holdfast.render.pack import Pack
 from holdfast.runtime.admin import Admin
@@ -109,7 +111,8 @@ async def run_operation(operation: ApiOperation, call: Call) -> Response:
     if operation.owner is Engine:
         arguments = await read_request(operation, call)
         checked = await resolve_arguments(call, None, arguments)
-        return build_answer(operation, await ENGINE_CALLS[operation.method](call, checked), arguments)
+        with separate_keys(operation, call, checked):
+            return build_answer(operation, await ENGINE_CALLS[operation.method](call, checked), arguments)
     if operation.method in STREAMED and call.is_streamed and operation.verb != "GET":
         return await _run_streamed(operation, call)
     arguments = await read_request(operation, call)
@@ -157,7 +160,8 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
         version = await read_version(owner)
         if operation.name in VERSIONED and matches(call.header("if-none-match"), version or 0):
             return Response(status_code=304, headers={"ETag": f'"{version}"'})
-    value = await call_method(owner, operation, checked)
+    with separate_keys(operation, call, checked):
+        value = await call_method(owner, operation, checked)
     value = hide_answer(call, operation, value)
     response = build_answer(operation, value, arguments, to=call.query.get(RENDER_TO))
     if version is not None:
@@ -181,6 +185,23 @@ async def call_method(owner: Any, operation: ApiOperation, arguments: dict[str, 
             return shown
         answer = await owner.feed(**{**named, "cursor": answer.cursor})  # a page without events would be the end
     return answer
+
+
+@contextlib.contextmanager
+def separate_keys(operation: ApiOperation, call: Call, arguments: dict[str, Any]) -> Iterator[None]:
+    """Keep the idempotency key of a caller apart from those of others: neither a conflict nor its absence says anything
+    of them. Errors name the key as it was sent."""
+    sent = arguments.get("key")
+    parameters = read_signature(operation).parameters
+    is_header = any(each.place == "header" and each.header == IDEMPOTENCY_HEADER for each in parameters)
+    if type(sent) is not str or not is_header:
+        yield
+        return
+    arguments["key"] = call.access.separate_key(check_name("idempotency key", sent))
+    try:
+        yield
+    except KeyConflict as error:
+        raise KeyConflict(tenant=error.tenant, key=sent, reason=error.reason) from None
 
 
 def hide_answer(call: Call, operation: ApiOperation, value: Any) -> Any:

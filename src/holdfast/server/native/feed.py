@@ -2,7 +2,7 @@
 
 Laws: the id of an event is its cursor: whoever continues after it gets every later event once. A user sees the events of
 their own sessions; of ledgers, and of what shows more than a user may know, only that something happened. What the server
-stores for itself is in no feed.
+stores for itself is in no feed. The cursor of a feed of many streams says nothing of what others wrote (see `cursors`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast.model.names import LedgerId, Scope, StreamId
 from holdfast.runtime.async_watch import AsyncWatch
 from holdfast.server.native.answers import describe_event
 from holdfast.server.native.calls import Call
+from holdfast.server.native.cursors import CursorSeal, find_seal
 from holdfast.server.native.objects import name_ledger, open_session
 
 E = TypeVar("E", bound=StoredEvent)
@@ -39,7 +40,10 @@ _HIDDEN_TYPES = ("pack.",)
 
 async def watch_tenant(call: Call) -> Response:
     """Follow the events of the tenant, as far as the caller may."""
-    return await _answer_feed(call, call.engine.watch(after=read_after(call), timeout_s=read_timeout(call)))
+    seal = await find_seal(call.engine, call.access)
+    after = read_after(call)
+    watch = call.engine.watch(after=None if after is None else seal.open(after), timeout_s=read_timeout(call))
+    return await _answer_feed(call, watch, seal=seal)
 
 
 async def watch_session(call: Call) -> Response:
@@ -86,10 +90,13 @@ def read_timeout(call: Call) -> float | None:
         raise InvalidArgument(argument="timeout_s", reason=reason) from None
 
 
-async def _answer_feed(call: Call, watch: AsyncWatch, *, is_own: bool = False) -> Response:
-    view = FeedView(call.engine, call.access, is_own=is_own or call.template == ALL_EVENTS)
+async def _answer_feed(
+    call: Call, watch: AsyncWatch, *, is_own: bool = False, seal: CursorSeal | None = None
+) -> Response:
+    view = FeedView(call.engine, call.access, is_own=is_own or call.template == ALL_EVENTS, seal=seal)
     await watch._read_on()  # a cursor that is wrong is an error before the answer begins
-    headers = {"X-Accel-Buffering": "no", CURSOR_HEADER: quote_name(watch.cursor)}
+    cursor = watch.cursor if seal is None else seal.seal(watch.cursor)
+    headers = {"X-Accel-Buffering": "no", CURSOR_HEADER: quote_name(cursor)}
     return StreamingResponse(_send_events(watch, view), media_type=MEDIA_TYPE, headers=headers)
 
 
@@ -136,11 +143,14 @@ def hide_payload(event: E) -> E:
 class FeedView:
     """What of a feed its reader may see."""
 
-    def __init__(self, engine: holdfast.AsyncEngine, access: Access, *, is_own: bool) -> None:
+    def __init__(
+        self, engine: holdfast.AsyncEngine, access: Access, *, is_own: bool, seal: CursorSeal | None = None
+    ) -> None:
         self._engine = engine
         self._access = access
         self._is_own = is_own
         """All of the feed is known to be of the reader."""
+        self._seal = seal
 
     async def show(self, event: FeedEvent) -> FeedEvent | None:
         """The event as its reader may see it; None for one that is not theirs."""
@@ -149,6 +159,8 @@ class FeedView:
             return None
         if not self._is_own and self._access.actor is not None and not await self._allows(stream):
             return None
+        if self._seal is not None:
+            event = msgspec.structs.replace(event, cursor=self._seal.seal(event.cursor))
         return event if self._access.identity is None else hide_payload(event)
 
     async def _allows(self, stream: StreamId) -> bool:

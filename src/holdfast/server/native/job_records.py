@@ -18,6 +18,7 @@ from holdfast.api.problems import build_problem
 from holdfast.errors import EntryConflict, JobNotFound, ServerFailed
 from holdfast.model.content import BlobRef
 from holdfast.model.entries.entry import Entry
+from holdfast.model.rows import SessionRow
 
 ACTOR = "jobs"
 KIND = "job"
@@ -27,6 +28,8 @@ LIFE_S = 45
 """A job of which nothing was heard for so long has failed."""
 LISTED = 50
 """Jobs of a list."""
+SEARCHED_PAGES = 20
+"""How many pages of jobs, of all callers, are searched for those of a list."""
 
 
 class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,9 @@ class JobOrder(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     key_id: str
     at_us: int
+    actor: str | None = None
+    """The only namespace that the caller may use."""
+    user: str = ""
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -148,17 +154,28 @@ async def find_job(engine: holdfast.AsyncEngine, access: Access, job: str) -> Jo
 
 
 def is_visible(order: JobOrder, access: Access) -> bool:
-    """Whether a caller may see a job: their own, or any with the right to maintain the store."""
-    return "admin" in access.rights or (order.tenant, order.principal) == (access.tenant, access.principal)
+    """Whether a caller may see a job: their own, or any with the right to maintain the store. Keys can share a principal
+    and not what they may use: a job is of the user and the namespace, too."""
+    if "admin" in access.rights:
+        return True
+    is_own = (order.tenant, order.principal) == (access.tenant, access.principal)
+    is_part = access.actor is None or access.actor == order.actor
+    return is_own and is_part and (access.identity is None or access.identity.user_id == order.user)
 
 
 async def list_jobs(engine: holdfast.AsyncEngine, access: Access) -> list[Job]:
     """The last jobs that a caller may see, the newest first."""
     system = engine.acting_as(tenant=SYSTEM_TENANT)
     found: list[Job] = []
-    for row in await system.sessions(actor=ACTOR, order="recent", limit=LISTED):
-        try:
-            found.append(await (await find_job(engine, access, row.session)).describe())
-        except JobNotFound:
-            continue
-    return sorted(found, key=lambda job: job.created_us, reverse=True)
+    after: SessionRow | None = None
+    for _ in range(SEARCHED_PAGES):  # the jobs of others do not push out those of the caller
+        page = await system.sessions(actor=ACTOR, order="recent", after=after, limit=LISTED)
+        for row in page:
+            try:
+                found.append(await (await find_job(engine, access, row.session)).describe())
+            except JobNotFound:
+                continue
+        if len(page) < LISTED or len(found) >= LISTED:
+            break
+        after = page[-1]
+    return sorted(found, key=lambda job: job.created_us, reverse=True)[:LISTED]

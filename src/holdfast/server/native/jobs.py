@@ -300,7 +300,13 @@ async def start_job(call: Call) -> Response:
     key = call.header(IDEMPOTENCY_HEADER)
     job_id = uuid.uuid4().hex if key is None else _derive_id(access, unquote_name(key))
     order = JobOrder(
-        demand=demand, tenant=access.tenant, principal=access.principal, key_id=access.key_id, at_us=now_us()
+        demand=demand,
+        tenant=access.tenant,
+        principal=access.principal,
+        key_id=access.key_id,
+        at_us=now_us(),
+        actor=access.actor,
+        user="" if access.identity is None else access.identity.user_id,
     )
     record, is_new = await create_job(engine, job_id, order)
     if is_new:
@@ -314,7 +320,8 @@ async def start_job(call: Call) -> Response:
 
 def _derive_id(access: Access, key: str) -> str:
     """The id of the job of an idempotency key."""
-    names = msgspec.json.encode([access.tenant, access.principal, check_name("idempotency key", key)])
+    own = access.separate_key(check_name("idempotency key", key))
+    names = msgspec.json.encode([access.tenant, access.principal, own])
     return hashlib.sha256(names).hexdigest()[:32]
 
 

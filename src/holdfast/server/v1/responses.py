@@ -52,6 +52,8 @@ from holdfast.server.v1.runs import Run, find_window
 POLL_S = 0.1
 """How often a response that another replica works on is looked at."""
 CANCEL_WAIT_S = 5
+NUMBER_CHARS = 9
+"""The most digits of the number of an event."""
 LEAST_WINDOW = 2_000
 """The smallest window to which a conversation is compacted."""
 FORMAT = "text/event-stream"
@@ -172,7 +174,8 @@ async def retrieve(request: Request) -> Response:
     record = await open_response(request, request.path_params["response"])
     after = request.query_params.get("starting_after", "")
     streams = request.query_params.get("stream", "").lower() in ("true", "1")
-    return await answer_stored(request, record, streams=streams, after=int(after) if after.isdigit() else -1)
+    is_number = after.isascii() and after.isdigit() and len(after) <= NUMBER_CHARS
+    return await answer_stored(request, record, streams=streams, after=int(after) if is_number else -1)
 
 
 async def delete(request: Request) -> Response:

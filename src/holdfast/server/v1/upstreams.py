@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Protocol
@@ -32,9 +33,14 @@ KEPT_CONNECTIONS = 100
 ERROR_CHARS = 2_000
 LINE_BYTES = 16 << 20
 """The most bytes of one event of a stream."""
+REPLY_BYTES = 64 << 20
+"""The most bytes of a reply that is no stream."""
+ERROR_BYTES = 64 << 10
+"""The most bytes of an error that are read."""
 CLIENT_STATUSES = (400, 401, 403, 404, 408, 409, 413, 422, 429)
 """Statuses of an upstream that are passed on."""
 PASSED_HEADERS = ("retry-after", "retry-after-ms")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +138,7 @@ class Upstream:
         try:
             async with self._client.stream(method, url, json=body, headers=headers) as response:
                 if not response.is_success:
-                    raise refusal(response.status_code, await response.aread(), response.headers)
+                    raise refusal(response.status_code, await read_start(response), response.headers)
                 yield response
         except httpx2.TimeoutException as error:
             raise upstream_error(504, "it did not answer in time", "upstream_timeout") from error
@@ -142,7 +148,7 @@ class Upstream:
             raise upstream_error(502, f"its address is not valid: {error}"[:ERROR_CHARS]) from error
 
     async def read_json(self, response: httpx2.Response) -> Fields:
-        data = await response.aread()
+        data = await read_whole(response)
         try:
             reply = json.loads(data)
         except (ValueError, RecursionError):
@@ -201,31 +207,69 @@ def describe_failure(body: object) -> str:
     return str(inner)[:ERROR_CHARS]
 
 
+async def read_start(response: httpx2.Response) -> bytes:
+    """The first ERROR_BYTES of an answer at least, whatever follows."""
+    data = bytearray()
+    async for chunk in response.aiter_bytes():
+        data += chunk
+        if len(data) >= ERROR_BYTES:
+            break
+    return bytes(data)
+
+
+async def read_whole(response: httpx2.Response) -> bytes:
+    data = bytearray()
+    async for chunk in response.aiter_bytes():
+        data += chunk
+        if len(data) > REPLY_BYTES:
+            raise upstream_error(502, f"its answer has more than {REPLY_BYTES} bytes")
+    return bytes(data)
+
+
+async def read_lines(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The lines of a stream. Only CR and LF end a line of server-sent events: U+2028 and others are text, which JSON may
+    have as they are. A line that does not end is refused before it is in memory."""
+    rest = bytearray()
+    async for chunk in response.aiter_bytes():
+        rest += chunk
+        if b"\n" in chunk or b"\r" in chunk:
+            is_open = rest.endswith(b"\r")  # the other half of CR LF may follow
+            *lines, last = _LINE_END.split(bytes(rest[:-1] if is_open else rest))
+            for line in lines:
+                yield line
+            rest = bytearray(last + (b"\r" if is_open else b""))
+        if len(rest) > LINE_BYTES:
+            raise UpstreamBroken(f"an event has more than {LINE_BYTES} bytes")
+    for line in _LINE_END.split(bytes(rest)):
+        yield line
+
+
 async def read_events(response: httpx2.Response) -> AsyncIterator[Fields]:
     """The events of a stream, as JSON."""
-    lines: list[str] = []
+    lines: list[bytes] = []
     size = 0
     try:
-        async for line in response.aiter_lines():
+        async for line in read_lines(response):
             if line:
                 size += len(line)
                 if size > LINE_BYTES:
                     raise UpstreamBroken(f"an event has more than {LINE_BYTES} bytes")
-                if line.startswith("data:"):
-                    lines.append(line.removeprefix("data:").removeprefix(" "))
+                if line.startswith(b"data:"):
+                    lines.append(line.removeprefix(b"data:").removeprefix(b" "))
                 continue
-            event = _parse_event("\n".join(lines))
+            event = _parse_event(b"\n".join(lines))
             lines, size = [], 0
             if event is not None:
                 yield event
     except httpx2.HTTPError as error:
         raise UpstreamBroken(f"{type(error).__name__}: {error}"[:ERROR_CHARS]) from error
-    event = _parse_event("\n".join(lines))
+    event = _parse_event(b"\n".join(lines))
     if event is not None:
         yield event
 
 
-def _parse_event(text: str) -> Fields | None:
+def _parse_event(data: bytes) -> Fields | None:
+    text = data.decode(errors="replace")
     if not text or text.strip() == "[DONE]":
         return None
     try:

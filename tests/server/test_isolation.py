@@ -1,0 +1,158 @@
+"""What callers who share a server, a tenant, a principal or a name must not learn of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+
+import holdfast
+from holdfast.access.records import KeyGrant
+from holdfast.model.sessions.layers import Identity
+from tests.server.native.serving import ApiClient, make_keys, serving
+from tests.server.processes import wait_for
+
+WRITER = ("read", "write", "model")
+SECRET = "zanzibar"
+GRANTS = {
+    "program": KeyGrant(name="program", tenant="acme", rights=WRITER),
+    "x": KeyGrant(name="x", tenant="acme", rights=WRITER, actor="x", principal="service"),
+    "y": KeyGrant(name="y", tenant="acme", rights=WRITER, actor="y", principal="service"),
+    "ada": KeyGrant(name="ada", tenant="acme", rights=WRITER, identity=Identity(user_id="ada", organization="desk")),
+    "bob": KeyGrant(name="bob", tenant="acme", rights=WRITER, identity=Identity(user_id="bob", organization="desk")),
+    "main": KeyGrant(name="main", tenant="acme", rights=WRITER, identity=Identity(user_id="main")),
+    "stranger": KeyGrant(name="stranger", tenant="globex", rights=WRITER),
+}
+
+
+@pytest.fixture(scope="module")
+def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ApiClient]]:
+    folder: Path = tmp_path_factory.mktemp("isolation")
+    keys = make_keys(folder, *GRANTS.values())
+    with serving(folder) as api:
+        yield {name: api.with_key(key) for name, key in zip(GRANTS, keys, strict=True)}
+
+
+def test_a_user_with_the_name_of_the_default_namespace_has_no_session_of_programs(
+    callers: dict[str, ApiClient],
+) -> None:
+    program, user = callers["program"], callers["main"]
+    program.ok("POST", "/sessions", {"session": "of-a-program"})
+    program.ok("POST", "/sessions/of-a-program/messages", {"message": "user", "content": SECRET})
+    user.ok("POST", "/sessions", {"session": "my-own"})
+    assert [each["session"] for each in user.items("/sessions")] == ["my-own"]
+    for path in ("", "/messages", "/events", "/feed"):
+        assert user.problem("GET", f"/sessions/of-a-program{path}")[:2] == (404, "SessionNotFound")
+    assert user.problem("DELETE", "/sessions/of-a-program")[:2] == (404, "SessionNotFound")
+    assert SECRET not in user.send("GET", "/feed", params={"timeout_s": "0"}).text
+
+
+def test_keys_with_one_principal_have_jobs_of_their_own(callers: dict[str, ApiClient]) -> None:
+    x, y = callers["x"], callers["y"]
+    for each, text in ((x, SECRET), (y, "nothing")):
+        each.ok("POST", "/sessions", {"session": "talk"})
+        each.ok("POST", "/sessions/talk/messages", {"message": "user", "content": text})
+    demand, again = {"what": "export_transcript", "session": "talk"}, {"Idempotency-Key": "the-same"}
+    job = x.ok("POST", "/jobs", demand, headers=again)["id"]
+    wait_for(lambda: x.ok("GET", f"/jobs/{job}")["status"] == "done", "the job does not end")
+    assert SECRET in x.send("GET", f"/jobs/{job}/file").text
+    other = y.ok("POST", "/jobs", demand, headers=again)["id"]
+    assert other != job
+    assert [each["id"] for each in y.items("/jobs")] == [other]
+    for verb, path in (("GET", ""), ("GET", "/file"), ("DELETE", "")):
+        assert y.problem(verb, f"/jobs/{job}{path}")[:2] == (404, "JobNotFound")
+
+
+def test_an_idempotency_key_of_one_user_is_not_that_of_another(callers: dict[str, ApiClient]) -> None:
+    ada, bob = callers["ada"], callers["bob"]
+    for number, each in enumerate((ada, bob)):
+        key = {"Idempotency-Key": "the-same"}
+        each.ok("POST", "/sessions", {"session": "keyed"}, headers=key)
+        first = each.ok(
+            "POST",
+            "/sessions/keyed/messages",
+            {"message": "user", "content": f"{number}"},
+            headers={"Idempotency-Key": "m"},
+        )
+        again = each.ok(
+            "POST",
+            "/sessions/keyed/messages",
+            {"message": "user", "content": f"{number}"},
+            headers={"Idempotency-Key": "m"},
+        )
+        assert first["id"] == again["id"]
+        path = f"/ledgers/organization/desk/facts/keys/of-{number}"
+        each.ok("PUT", path, {"value": number}, headers={"Idempotency-Key": "fact"})
+        status, kind, problem = each.problem(
+            "POST", "/sessions/keyed/messages", {"message": "user", "content": "else"}, headers={"Idempotency-Key": "m"}
+        )
+        assert (status, kind, problem["attributes"]["key"]) == (409, "KeyConflict", "m")
+    program = callers["program"]
+    program.ok("POST", "/sessions", {"session": "keyed"}, headers={"Idempotency-Key": "the-same"})
+    assert program.problem("POST", "/sessions", {"session": "more"}, headers={"Idempotency-Key": "the-same"})[0] == 409
+
+
+def read_cursors(api: ApiClient, **params: str) -> tuple[str, list[tuple[str, str]]]:
+    """The cursor of the tenant's feed now, and of each of its events with its id."""
+    with api.http.stream("GET", "/feed", params={"timeout_s": "0", **params}) as answer:
+        assert answer.status_code == 200
+        events = [each.removeprefix("data: ") for each in answer.iter_lines() if each.startswith("data: ")]
+        decoded = [msgspec.json.decode(each) for each in events]
+        return answer.headers["holdfast-cursor"], [
+            (each["cursor"], f"{each['command']}.{each['ordinal']}") for each in decoded
+        ]
+
+
+@pytest.mark.parametrize("name", ["ada", "x"])
+def test_the_cursors_of_a_feed_say_nothing_of_what_others_wrote(callers: dict[str, ApiClient], name: str) -> None:
+    own, other = callers[name], callers["stranger"]
+    own.ok("POST", "/sessions", {"session": "followed"})
+    before, events = read_cursors(own, after="now")
+    assert not events
+    other.ok("PUT", f"/sessions/busy-{name}", {"create": True})
+    for number in range(12):
+        other.ok("PUT", f"/sessions/busy-{name}/working/item", {"value": number})
+        own.ok("PUT", "/sessions/followed/working/item", {"value": number})
+    _, events = read_cursors(own, after=unquote(before))
+    assert len(events) == 12
+    after, _ = read_cursors(own, after="now")
+    cursors = [unquote(before), unquote(after), *(cursor for cursor, _ in events)]
+    assert len({len(each) for each in cursors}) == 1
+    assert not any(each.isdigit() for each in cursors)
+    assert len(set(cursors)) == len(cursors)
+    for number, (cursor, _) in enumerate(events):
+        assert [event for _, event in read_cursors(own, after=cursor)[1]] == [
+            event for _, event in events[number + 1 :]
+        ]
+
+
+def test_a_cursor_is_of_the_caller_who_got_it(callers: dict[str, ApiClient]) -> None:
+    ada, bob, program = callers["ada"], callers["bob"], callers["program"]
+    ada.ok("PUT", "/sessions/cursors", {"create": True})
+    cursor = unquote(read_cursors(ada, after="now")[0])
+    plain = unquote(read_cursors(program, after="now")[0])
+    assert plain.isdigit()
+    damaged = cursor[:-2] + ("A" if cursor[-2] != "A" else "B") + cursor[-1]
+    wrong = (plain, "1", damaged, "own-", "own-²", "own-" + "A" * 9_000)
+    for caller, sent in ((bob, cursor), *((ada, each) for each in wrong)):
+        status, kind, _ = caller.problem("GET", "/feed", params={"timeout_s": "0", "after": sent})
+        assert (status, kind) == (422, "InvalidCursor")
+
+
+def test_a_watch_of_a_user_goes_on_where_it_was(callers: dict[str, ApiClient]) -> None:
+    ada = callers["ada"]
+    key = ada.http.headers["authorization"].removeprefix("Bearer ")
+    with holdfast.connect(ada.url, key=key) as engine:
+        session = engine.session("watched", create=True)
+        with engine.watch(after=None, timeout_s=5) as watch:
+            session.working.set("a", 1)
+            first = next(watch)
+            cursor = watch.cursor
+        session.working.set("a", 2)
+        session.working.set("a", 3)
+        with engine.watch(after=cursor, timeout_s=5) as watch:
+            later = [next(watch), next(watch)]
+        assert [each.seq for each in later] == [first.seq + 1, first.seq + 2]
