@@ -16,9 +16,9 @@ import uvicorn
 
 import holdfast
 from holdfast.runtime.async_facets import AsyncEntriesFacet
+from holdfast.server.app import build_app
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.records import END_ENTRY, START_ENTRY
-from tests.server.v1.serving import build_app
 
 POINTS = ("start noted", "input recorded", "reply received", "reply recorded", "end noted")
 

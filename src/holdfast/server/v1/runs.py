@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,10 +20,12 @@ import msgspec
 
 import holdfast
 from holdfast.access.access import Access
+from holdfast.access.spend import KeySpending
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.history.prices import find_prices
+from holdfast.server import metrics
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
@@ -67,16 +69,6 @@ SETTLED_SHARE = 0.5
 """The share of the window up to which no compaction is due. A longer conversation is packed as it is, or refused."""
 
 
-class Spending:
-    """What limits the tokens of a caller: `app.state.spending`. This one limits nothing."""
-
-    async def check(self, access: Access) -> None:
-        """Refuse a caller who has spent their tokens."""
-
-    async def add(self, access: Access, tokens: int, key: str) -> None:
-        """Count tokens. The same key again counts nothing."""
-
-
 class Runs:
     """The runs of one process, and what they share."""
 
@@ -114,7 +106,7 @@ class Runs:
                 headers={"x-should-retry": "false"},
             )
         if self._client is None:
-            self._client = new_client()
+            self._client = new_client(settings.upstream_s)
         if self._upstream is None:
             self._upstream = Upstream(settings, self._client)
         return self._upstream
@@ -160,7 +152,7 @@ class Run:
         upstream: Upstream,
         blobs: Any,
         access: Access,
-        spending: Spending,
+        spending: KeySpending,
         settings: ServerSettings,
         turn: contextlib.AsyncExitStack,
     ) -> None:
@@ -176,6 +168,8 @@ class Run:
         self.response: Fields = {}
         """The response when it is over."""
         self.input = (0, 0)
+        self.extend_time: Callable[[], None] | None = None
+        """Gives the request that waits for the reply more time, before each call of the model."""
         self._upstream = upstream
         self._blobs = blobs
         self._access = access
@@ -299,12 +293,12 @@ class Run:
                 body = msgspec.to_builtins(state)
                 await self.record.session.entries.append(END_ENTRY, key, body, parent=self.record.entry.key)
         except HoldfastError as error:
-            log.warning("the end of a response was not stored: %s", error)
+            log.warning("the end of a response was not stored: %s", type(error).__name__)
         finally:
             try:
                 await self._turn.aclose()
             except HoldfastError as error:
-                log.warning("the turn was not given back: %s", error)
+                log.warning("the turn was not given back: %s", type(error).__name__)
             self.response = self.show(msgspec.structs.replace(state, ended_us=time.time_ns() // 1_000))
             last = "incomplete" if state.status == "cancelled" else state.status
             self._emit(f"response.{last}", {"response": self.response})
@@ -373,6 +367,8 @@ class Run:
         body = self._upstream.dialect.build_request(pack, self.plan.question, engine_tools)
         self._output.begin_round([tool.name for tool in engine_tools])
         await self._spending.check(self._access)
+        if self.extend_time is not None:
+            self.extend_time()
         try:
             end = await self._send(body)
         except (UpstreamBroken, OutputTooLarge, asyncio.CancelledError) as error:
@@ -397,7 +393,7 @@ class Run:
                 try:
                     return dialect.read_reply(reply, self._output)
                 except UNREADABLE as error:
-                    raise upstream_error(502, f"its reply cannot be read: {error!r}") from error
+                    raise upstream_error(502, f"its reply has an unexpected shape ({type(error).__name__})") from error
             if not self.ready.done():
                 self.ready.set_result(None)
             reader = dialect.read_stream(self._output)
@@ -405,7 +401,7 @@ class Run:
                 try:
                     reader.add(event)
                 except UNREADABLE as error:
-                    raise UpstreamBroken(f"an event cannot be read: {error!r}") from error
+                    raise UpstreamBroken(f"an event has an unexpected shape ({type(error).__name__})") from error
             end = reader.end()
             if end is None:
                 raise UpstreamBroken("its stream ended too early")
@@ -435,7 +431,9 @@ class Run:
             self._pack = newest[0].id if newest and newest[0].reply == message.seq else self._pack
         if end.usage is not None:
             total = end.usage.input_tokens + end.usage.output_tokens
-            await self._spending.add(self._access, total, f"{self.name}:{self._tries}:{len(self._replies)}")
+            metrics.count_tokens(self._upstream.host, end.usage)
+            key = f"{self.name}:{self._tries}:{len(self._replies)}"
+            await self._spending.add(self._access, total, key=key)
 
     async def _build_pack(self, *, may_read: bool) -> holdfast.Pack:
         brief = self.plan.brief
