@@ -65,6 +65,8 @@ ATTEMPT_ITEMS = 1 << 12
 """The numbers of items that each attempt at a response has."""
 QUIET_S = 15
 """After how many seconds without an event a sign of life is sent."""
+RECALL_SHARE = 0.25
+"""The share of the budget that earlier conversations may take in front of the whole conversation."""
 SETTLED_SHARE = 0.5
 """The share of the window up to which no compaction is due. A longer conversation is packed as it is, or refused."""
 
@@ -446,6 +448,8 @@ class Run:
             budget = self._settings.budget or find_window(question.model, question.max_output_tokens)
             return await self.session.pack(budget=budget, **options)
         window = find_window(question.model, question.max_output_tokens)
+        if (await self.session.state()).has_memory:  # what is sent beside the conversation has the bounds of a pack
+            options["recall"] = RECALL_SHARE * min(1.0, self._settings.budget / window)
         held = await self.session.context.occupancy()
         tokens = held.system + held.resident_tokens + held.spooled_tokens + held.paged_tokens + held.collapsed_tokens
         try:
