@@ -118,6 +118,9 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
             assert len([m for m in engine.session("talk").messages() if m.role == "user"]) == 2
 
 
+HINT = "Call read_handle."
+
+
 def reads(talk: Talk) -> Reply:
     """A model that reads a handle first."""
     if talk.turns[-1].results:
@@ -133,18 +136,18 @@ def test_a_response_goes_on_after_a_tool_of_the_engine(tmp_path: Path) -> None:
         with holdfast.open(settings.store) as engine:
             engine.session("talk", create=True)
             engine.session("again", create=True)
-        other: Any = {"model": "m1", "input": "hello", "conversation": "talk"}
+        other: Any = {"model": "m1", "input": HINT, "conversation": "talk"}
         kill_in_the_middle(model, settings, "reply recorded", other)
         again: Any = {**other, "conversation": "again"}
         kill_in_the_middle(model, settings, "reply recorded", again)
-        options: Any = {"model": "m1", "input": "hello", "extra_headers": {"Idempotency-Key": "once"}}
+        options: Any = {"model": "m1", "input": HINT, "extra_headers": {"Idempotency-Key": "once"}}
         names = kill_in_the_middle(model, settings, "reply recorded", options)
         with serving_again(settings) as url, client_of(url) as client:
             follow = client.responses.create(**{**other, "input": "something else"})
             assert follow.status == "completed", "a call that only the server can answer stops nobody"
             assert client.responses.create(**again).status == "completed"
             listed = [first_text(item) for item in client.conversations.items.list("again", order="asc")]
-            assert listed == ["hello", "Let me look.", "It is read."], "without a key, nothing is recorded twice"
+            assert listed == [HINT, "Let me look.", "It is read."], "without a key, nothing is recorded twice"
             model.asked.clear()
             response = client.responses.create(**options)
             assert [first_text(item) for item in response.output] == ["Let me look.", "It is read."]

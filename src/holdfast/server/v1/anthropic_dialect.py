@@ -54,9 +54,10 @@ class AnthropicDialect:
         if question.max_output_tokens is not None:
             body["max_tokens"] = question.max_output_tokens
         tools = [_convert_tool(tool) for tool in question.tools] + [tool.anthropic() for tool in engine_tools]
+        body.pop("tools", None)
+        body.pop("tool_choice", None)
         if tools:
             body["tools"] = tools
-            body.pop("tool_choice", None)
             body |= _convert_choice(question)
         effort = _EFFORTS.get(str((question.reasoning or {}).get("effort")))
         thinks = effort is not None

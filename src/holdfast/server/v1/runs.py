@@ -365,7 +365,7 @@ class Run:
         """One call of the model: its pack, its reply, and the record of both."""
         pack = await self._build_pack(may_read=may_read)
         names = {str(tool.get("name")) for tool in self.plan.question.tools}
-        engine_tools = tuple(tool for tool in pack.tools if tool.name not in names)
+        engine_tools = tuple(tool for tool in pack.tools if tool.name not in names and _is_of_use(tool, pack))
         body = self._upstream.dialect.build_request(pack, self.plan.question, engine_tools)
         self._output.begin_round([tool.name for tool in engine_tools])
         await self._spending.check(self._access)
@@ -456,6 +456,14 @@ class Run:
             return await self.session.pack(budget=window, settle=tokens <= window * SETTLED_SHARE, **options)
         except (holdfast.errors.CriticalOverflow, holdfast.errors.WindowTooSmall) as error:
             raise window_exceeded(error, window) from error
+
+
+def _is_of_use(tool: holdfast.Tool, pack: holdfast.Pack) -> bool:
+    """Whether to offer a tool of the engine. As long as nothing is shown in part there is nothing to read, and the upstream
+    gets the tools of the client alone: many models take none at all. After a call, some want tools in every request."""
+    if tool.name != holdfast.READ_HANDLE.name or tool.name in pack.text:
+        return True
+    return any(message.tool_calls for message in pack.history.messages)
 
 
 def window_exceeded(error: HoldfastError, window: int) -> ApiError:
