@@ -382,6 +382,23 @@ def test_a_tool_of_the_client_may_have_the_name_of_one_of_the_engine(chat_desk: 
     assert call_of(response).name == "read_handle"
 
 
+def test_what_an_upstream_cannot_do_is_refused_or_told(desk: Desk) -> None:
+    for option, value in (
+        ("tools", [{"type": "web_search"}]),
+        ("tools", [{"type": "custom", "name": "shout"}]),
+        ("tool_choice", {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look_up"}]}),
+    ):
+        body = {"model": "m1", "input": "hello", "tools": [TOOL], option: value}
+        reply = desk.http.post("/responses", json=body)
+        if desk.kind != "openai-responses":
+            assert (reply.status_code, reply.json()["error"]["param"]) == (400, option)
+            assert str(value[0]["type"] if isinstance(value, list) else value["type"]) in reply.text
+    if desk.kind != "openai-responses":
+        assert desk.model.asked == []
+    ask(desk, "hello", text={"format": {"type": "json_object"}})
+    assert ("one JSON object" in json.dumps(desk.sent)) is (desk.kind == "anthropic")
+
+
 # Length
 
 
