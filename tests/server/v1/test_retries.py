@@ -291,6 +291,7 @@ def test_a_deleted_response_is_gone(chat_desk: Desk) -> None:
     with pytest.raises(openai.NotFoundError):
         chat_desk.client.responses.create(model="m1", input="go on", previous_response_id=response.id)
     with holdfast.open(chat_desk.store) as engine:
+        assert response.metadata is not None
         messages = engine.session(response.metadata["holdfast_session"]).messages()
         assert len(messages) == 2
         assert all("forget me" not in message.text for message in messages)

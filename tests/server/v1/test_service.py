@@ -25,7 +25,7 @@ from tests.postgres import empty_url
 from tests.server.test_problems import TREE, make
 from tests.server.v1.conftest import Desk, open_desk
 from tests.server.v1.serving import KEY, serving
-from tests.server.v1.upstream import echo, model_server
+from tests.server.v1.upstream import ModelServer, echo, model_server
 
 
 def client_of(url: str, key: str = KEY) -> openai.OpenAI:
@@ -164,6 +164,16 @@ def test_tokens_are_counted_and_limited(chat_desk: Desk) -> None:
 # Time
 
 
+def hold_back(model: ModelServer) -> Callable[[dict[str, Any]], int]:
+    """A model that answers when its gate is opened."""
+
+    def wait(_: dict[str, Any]) -> int:
+        model.gate.pass_point(0)
+        return 0
+
+    return wait
+
+
 def test_an_answer_may_take_longer_than_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPSTREAM_KEY", "x")
     with (
@@ -173,7 +183,7 @@ def test_an_answer_may_take_longer_than_other_requests(tmp_path: Path, monkeypat
     ):
         held = threading.Timer(1.5, model.gate.release)
         model.gate.hold(0)
-        model.weather = lambda body: model.gate.pass_point(0) or 0
+        model.weather = hold_back(model)
         held.start()
         assert client.responses.create(model="m1", input="hello").output_text == "You said: hello"
         held.join()
@@ -187,7 +197,7 @@ def test_an_upstream_that_is_silent_is_named(tmp_path: Path, monkeypatch: pytest
         client_of(url) as client,
     ):
         model.gate.hold(0)
-        model.weather = lambda body: model.gate.pass_point(0) or 0
+        model.weather = hold_back(model)
         with pytest.raises(openai.InternalServerError) as caught:
             client.responses.create(model="m1", input="hello")
         assert (caught.value.status_code, caught.value.code) == (504, "upstream_timeout")

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 import holdfast
 from holdfast.model.content import Usage
@@ -122,15 +123,27 @@ async def _stream(run: Run) -> Response:
     if run.ready.exception() is not None:
         await run.ready
 
-    async def send() -> AsyncIterator[bytes]:
-        try:
-            async for event in run.follow():
-                yield WAITING if event is None else spell_event(event)
-        finally:
-            if not run.plan.background:
-                run.stop(CLIENT_GONE)
+    return RunStream(run)
 
-    return StreamingResponse(send(), media_type=FORMAT, headers={"cache-control": "no-store"})
+
+class RunStream(StreamingResponse):
+    """The events of a run. A client who goes away stops it, wherever the answer is at that moment: a generator would learn
+    of it when it is collected."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(self._spell(), media_type=FORMAT, headers={"cache-control": "no-store"})
+        self._run = run
+
+    async def _spell(self) -> AsyncIterator[bytes]:
+        async for event in self._run.follow():
+            yield WAITING if event is None else spell_event(event)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if not self._run.plan.background:
+                self._run.stop(CLIENT_GONE)
 
 
 def spell_event(event: Fields) -> bytes:
