@@ -369,7 +369,7 @@ def test_why_says_of_a_large_result_where_it_lies(cli: CommandRunner, written: P
 def test_why_says_of_anything_that_is_listed_what_the_list_says(cli: CommandRunner) -> None:
     """A message of the system, the clock, a call that waits."""
     entries = cli("pack", "quiet", "--json").document["entries"]
-    assert [entry["section"] for entry in entries] == ["system", "identity", "tools", "history", "environment"]
+    assert [entry["section"] for entry in entries] == ["system", "tools", "history", "environment"]
     for entry in entries:
         (answer,) = cli("why", "quiet", entry["id"], "--json").document["answers"]
         assert told_of(answer["entries"]) == told_of([entry])

@@ -199,7 +199,11 @@ def test_a_revoked_permission_is_gone_at_the_next_pack_search_and_read(engine: E
 def test_the_authority_is_always_shown_as_the_program_gave_it(engine: Engine) -> None:
     session = engine.create_session("s")
     session.record("user", "Hello.")
-    assert "The user speaks with the authority of a peer (no special authority)." in session.pack().text
+    assert "authority" not in session.pack().text, "of nobody, nothing is said"
+    session.refresh_identity(Identity(user_id="ada"))
+    assert (
+        "The user is ada. The user speaks with the authority of a peer (no special authority)." in session.pack().text
+    )
     session.refresh_identity(Identity(authority="CFO"))
     assert "The user speaks with the authority of their role: CFO." in session.pack().text
     session.refresh_identity(Identity(user_name="Ada", authority="Vice President", department="Finance"))

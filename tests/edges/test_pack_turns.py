@@ -101,7 +101,7 @@ def test_a_question_that_waits_stays_in_the_history_and_is_not_repeated_in_the_t
 def test_nothing_at_all_is_a_pack_too(engine: holdfast.Engine) -> None:
     session = engine.create_session("s")
     made = session.pack(budget=500)
-    assert [each.section for each in made.manifest.entries] == ["identity", "tools", "environment"]
+    assert [each.section for each in made.manifest.entries] == ["tools", "environment"]
     assert made.openai()["messages"]
     reply = session.record("assistant", "Hello?")
     assert [(each.reply, each.query) for each in session.packs.list()] == [(reply.seq, "")]

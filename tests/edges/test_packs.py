@@ -385,9 +385,7 @@ def test_nobody_writes_a_line_of_ours(desk: EngineDesk) -> None:
         beginnings = [each.split(":")[0] for each in text.splitlines()]
         assert "Question" not in beginnings
         assert "- CONSTRAINT (policy) pay" not in beginnings
-        assert beginnings.count("[system]") == text.count(
-            "[system]\nThe user speaks with the authority of a peer (no special authority).\n"
-        )
+        assert "[system]" not in beginnings
         assert beginnings.count("Current facts (constraints are binding)") <= 1
     assert made.explain().count("\n  + ") == len(made.manifest.of("included"))
 

@@ -284,7 +284,7 @@ def test_an_error_sets_the_status_to_its_type(desk: EngineDesk) -> None:
         session.record("user", "hello " * 900)
         attempts: list[tuple[str, type[Exception], Callable[[], object]]] = [
             ("holdfast.record", VersionConflict, functools.partial(session.record, "user", "late", expect=1)),
-            ("holdfast.pack", WindowTooSmall, functools.partial(session.pack, budget=600)),
+            ("holdfast.pack", WindowTooSmall, functools.partial(session.pack, budget=500)),
             ("holdfast.recover", SessionNotFound, functools.partial(engine.recover, NOWHERE)),
         ]
         for name, error, attempt in attempts:

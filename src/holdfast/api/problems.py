@@ -84,7 +84,7 @@ def headers_of(error: BaseException) -> dict[str, str]:
     match error:
         case errors.RateExceeded() | errors.SpendExceeded() | errors.ServerBusy():
             return {"Retry-After": str(error.retry_s)}
-        case errors.StorageBusy():
+        case errors.StorageBusy() | errors.RequestTimeout():
             return {"Retry-After": str(RETRY_AFTER_S)}
         case errors.StorageUnavailable() | errors.StoreClosed():
             return {"Retry-After": str(RETRY_UNAVAILABLE_S)}

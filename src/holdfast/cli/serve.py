@@ -45,8 +45,17 @@ def _read_token_settings(
     "--upstream-key", metavar="VARIABLE", default="", help="The environment variable with the key of the upstream."
 )
 @click.option(
+    "--upstream-timeout",
+    type=int,
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the upstream may be silent.",
+)
+@click.option(
     "--budget", type=int, default=24_000, show_default=True, metavar="TOKENS", help="The most tokens of a pack."
 )
+@click.option("--memory", is_flag=True, help="Give the conversations of users under /v1 a long-term memory and facts.")
 @click.option("--allow-host", metavar="NAME", multiple=True, help="A host name that clients use.  [default: its own]")
 @click.option(
     "--allow-origin", metavar="ORIGIN", multiple=True, help="Web pages that may use the server.  [default: none]"
@@ -121,7 +130,9 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
         upstream=options["upstream"],
         upstream_kind=options["upstream_kind"] or "",
         upstream_key_variable=options["upstream_key"],
+        upstream_s=options["upstream_timeout"],
         budget=options["budget"],
+        memory=options["memory"],
         body_bytes=options["max_body"],
         request_s=options["request_timeout"],
         grace_s=options["grace"],

@@ -31,6 +31,7 @@ from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_
 from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
 from holdfast.server.security import OPEN_PATHS, Security, is_loopback
 from holdfast.server.settings import ServerSettings
+from holdfast.server.v1.errors import shape_error
 
 KEY_HEADERS = ("x-api-key", "api-key")
 """Where a key may be in place of `Authorization: Bearer`, as clients of Anthropic and of Azure send it."""
@@ -181,11 +182,7 @@ async def refuse(scope: Scope, send: Send, error: HoldfastError, more: Mapping[s
 def shape_problem(path: str, problem: dict[str, Any], error: Exception) -> tuple[str, dict[str, Any]]:
     """A refusal as the clients of a path know it: OpenAI's under /v1, OAuth's under /mcp, or else a problem document."""
     if path == "/v1" or path.startswith("/v1/"):
-        kinds = {401: ("invalid_request_error", "invalid_api_key"), 429: ("rate_limit_error", "rate_limit_exceeded")}
-        kind, code = kinds.get(problem["status"], ("server_error", problem["type"]))
-        return "application/json", {
-            "error": {"message": problem["detail"], "type": kind, "param": None, "code": code},
-        }
+        return "application/json", {"error": shape_error(error, problem["detail"])}
     if path == "/mcp" or path.startswith("/mcp/"):
         code = "invalid_token" if isinstance(error, KeyRefused) else problem["type"]
         return "application/json", {"error": code, "error_description": problem["detail"]}

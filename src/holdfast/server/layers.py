@@ -26,10 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
 from holdfast.api.requests import STREAM_TYPE
-from holdfast.errors import HoldfastError, RequestTimeout, StorageError, TooLarge
+from holdfast.errors import RequestTimeout, TooLarge
 from holdfast.server import metrics
 from holdfast.server.authentication import shape_problem
-from holdfast.server.logs import describe_error, log_request
+from holdfast.server.logs import log_failure, log_request
 from holdfast.server.settings import MOST_BODY_BYTES, ServerSettings
 from holdfast.server.state import SERVER_NAME, RunningRequest, ServerState
 
@@ -113,7 +113,7 @@ class Errors:
             request_id = scope["state"]["request_id"]
             problem = build_problem(error, request_id, if_match="if-match" in Headers(scope=scope))
             if problem["status"] >= 500:
-                _log_failure(error, request_id)
+                log_failure(error, request_id)
             if has_started:  # the answer is cut off: the client must see that it is not complete
                 raise
             await build_response(scope["path"], problem, error, headers_of(error))(scope, receive, send)
@@ -251,12 +251,3 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
     detail = error.detail if error.detail != title else f"The server has nothing for {request.method} at this address."
     problem = build_http_problem(error.status_code, title, detail, request.state.request_id)
     return build_response(request.url.path, problem, error, error.headers or {})
-
-
-def _log_failure(error: Exception, request_id: str) -> None:
-    fields: dict[str, Any] = {"request_id": request_id, "error": describe_error(error)}
-    if isinstance(error, StorageError):
-        fields["message"] = str(error)  # of the store: it quotes no content
-    elif isinstance(error, HoldfastError):
-        fields["error"].pop("frames")  # the type says it all
-    logging.getLogger("holdfast.server").error("failure", extra={"fields": fields})

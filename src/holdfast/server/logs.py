@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import HoldfastError, StorageError
+
 ACCESS = "holdfast.requests"
 """The logger of requests."""
 FIELDS = "fields"
@@ -55,6 +57,16 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, BaseExceptionGroup):
         described["errors"] = [describe_error(each) for each in error.exceptions]
     return described
+
+
+def log_failure(error: BaseException, request_id: str) -> None:
+    """Write the line of an error that the server could not help."""
+    fields: dict[str, Any] = {"request_id": request_id, "error": describe_error(error)}
+    if isinstance(error, StorageError):
+        fields["message"] = str(error)  # of the store: it quotes no content
+    elif isinstance(error, HoldfastError):
+        fields["error"].pop("frames")  # the type says it all
+    logging.getLogger("holdfast.server").error("failure", extra={FIELDS: fields})
 
 
 def log_request(level: int, fields: dict[str, Any]) -> None:

@@ -27,6 +27,8 @@ MOST_BODY_BYTES = 1 << 30
 arrives. Any other body is in memory while its request runs."""
 REQUEST_S = 60
 """How long a request may take until its answer begins, unless the settings or its route say otherwise."""
+UPSTREAM_S = 600
+"""How long the upstream may be silent, unless the settings say otherwise: models can think for minutes."""
 GRACE_S = 20
 """How long running requests may go on after SIGTERM, unless the settings say otherwise."""
 MOST_SECONDS = 3_600
@@ -48,8 +50,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """How the upstream speaks: "openai" (chat completions), "openai-responses" or "anthropic"; empty: from its address."""
     upstream_key_variable: str = ""
     """The environment variable with the key of the upstream; empty: OPENAI_API_KEY or ANTHROPIC_API_KEY."""
+    upstream_s: int = UPSTREAM_S
+    """How long the upstream may be silent, before its answer and within it."""
     budget: int = 24_000
     """The most tokens of a pack in front of the upstream."""
+    memory: bool = False
+    """Whether the conversations of a user under /v1 have a long-term memory, and what users state becomes facts."""
     turn_lease_s: float = 15
     """After how many seconds the turn of a process that died on a conversation is free."""
     turn_wait_s: float = 20
@@ -86,6 +92,7 @@ def check_settings(settings: ServerSettings) -> ServerSettings:
     check_whole("workers", settings.workers, 1, MOST_WORKERS)
     check_whole("budget", settings.budget, limits.PACK_TOKENS)
     check_whole("body_bytes", settings.body_bytes, 1, MOST_BODY_BYTES)
+    check_whole("upstream_s", settings.upstream_s, 1, MOST_SECONDS)
     check_whole("request_s", settings.request_s, 1, MOST_SECONDS)
     check_whole("grace_s", settings.grace_s, 0, MOST_SECONDS)
     check_whole("drain_s", settings.drain_s, 0, MOST_SECONDS)

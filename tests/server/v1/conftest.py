@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ import pytest
 
 import holdfast
 from tests.protocols import Reply, Talk
-from tests.server.v1.serving import KEY, serving
+from tests.server.v1.serving import KEY, key_of, serving
 from tests.server.v1.upstream import KINDS, ModelServer, echo, model_server
 
 TOOL: Any = {
@@ -39,6 +41,10 @@ class Desk(NamedTuple):
     store: str
     kind: str
 
+    def key(self, name: str) -> str:
+        """A key of another caller."""
+        return _find_key(self.store, name)
+
     def script(self, script: Any) -> None:
         """What the model says from now on."""
         self.model._script = script
@@ -49,16 +55,19 @@ class Desk(NamedTuple):
         return self.model.asked[-1].body
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
-def running_desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    yield from open_desk(request.param, tmp_path_factory.mktemp("desk"))
+@pytest.fixture(scope="session")
+def open_desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Desk]]:
+    """One server for each language, for all tests that need nothing of their own."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def find_desk(kind: str) -> Desk:
+            return stack.enter_context(open_desk(kind, tmp_path_factory.mktemp("desk")))
+
+        yield find_desk
 
 
-@pytest.fixture(scope="module")
-def running_chat_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    yield from open_desk("openai", tmp_path_factory.mktemp("desk"))
-
-
+@contextlib.contextmanager
 def open_desk(kind: str, folder: Path, **settings: Any) -> Iterator[Desk]:
     store = str(folder / "agent.db")
     with (
@@ -77,6 +86,7 @@ def open_desk(kind: str, folder: Path, **settings: Any) -> Iterator[Desk]:
 def reset(desk: Desk) -> Iterator[Desk]:
     desk.script(echo)
     desk.model.asked.clear()
+    desk.model.refused.clear()
     desk.model.options.clear()
     yield desk
     desk.model.gate.release()
@@ -84,16 +94,19 @@ def reset(desk: Desk) -> Iterator[Desk]:
     desk.model.patience = lambda: None
 
 
-@pytest.fixture
-def desk(running_desk: Desk) -> Iterator[Desk]:
+@pytest.fixture(params=list(KINDS))
+def desk(open_desks: Callable[[str], Desk], request: pytest.FixtureRequest) -> Iterator[Desk]:
     """With each language of the upstream."""
-    yield from reset(running_desk)
+    yield from reset(open_desks(request.param))
 
 
 @pytest.fixture
-def chat_desk(running_chat_desk: Desk) -> Iterator[Desk]:
+def chat_desk(open_desks: Callable[[str], Desk]) -> Iterator[Desk]:
     """With one language, for what does not depend on it."""
-    yield from reset(running_chat_desk)
+    yield from reset(open_desks("openai"))
+
+
+_find_key = functools.cache(key_of)
 
 
 def first_text(item: Any) -> str:

@@ -17,11 +17,13 @@ import openai
 import pytest
 
 import holdfast
+from holdfast.server.app import build_app
 from holdfast.server.settings import ServerSettings
 from tests.protocols import Reply, Talk
+from tests.server.running import running
 from tests.server.v1.conftest import first_text
 from tests.server.v1.server_process import POINTS
-from tests.server.v1.serving import KEY
+from tests.server.v1.serving import KEY, build_settings
 from tests.server.v1.upstream import ModelServer, echo, model_server
 from tests.support import SOAK
 
@@ -45,6 +47,15 @@ def server_process(settings: ServerSettings, point: str = "") -> Iterator[tuple[
         process.kill()
         process.wait(LIMIT_S)
         process.stdout.close()
+
+
+@contextlib.contextmanager
+def serving_again(settings: ServerSettings) -> Iterator[str]:
+    """Another server on the store, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UPSTREAM_KEY", "x")
+        with running(build_app(settings)) as url:
+            yield f"{url}/v1"
 
 
 def client_of(url: str) -> openai.OpenAI:
@@ -83,17 +94,11 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
         store = str(tmp_path / "agent.db")
         with holdfast.open(store) as engine:
             engine.session("talk", create=True)
-        settings = ServerSettings(
-            store=store,
-            upstream=address,
-            upstream_kind="openai",
-            upstream_key_variable="UPSTREAM_KEY",
-            turn_lease_s=0.5,
-        )
+        settings = build_settings(store, upstream=address, upstream_kind="openai", turn_lease_s=0.5)
         options: Any = {"model": "m1", "input": "hello", "conversation": "talk"}
         options["extra_headers"] = {"Idempotency-Key": "once"}
         names = kill_in_the_middle(model, settings, point, options)
-        with server_process(settings) as (_, url), client_of(url) as client:
+        with serving_again(settings) as url, client_of(url) as client:
             response = client.responses.create(**options)
             assert (response.status, response.output_text) == ("completed", "You said: hello")
             assert all(name == response.id for name in names)
@@ -113,6 +118,9 @@ def test_a_response_survives_a_kill(tmp_path: Path, point: str) -> None:
             assert len([m for m in engine.session("talk").messages() if m.role == "user"]) == 2
 
 
+HINT = "Call read_handle."
+
+
 def reads(talk: Talk) -> Reply:
     """A model that reads a handle first."""
     if talk.turns[-1].results:
@@ -122,22 +130,24 @@ def reads(talk: Talk) -> Reply:
 
 def test_a_response_goes_on_after_a_tool_of_the_engine(tmp_path: Path) -> None:
     with model_server(reads) as (model, address):
-        settings = ServerSettings(
-            store=str(tmp_path / "agent.db"),
-            upstream=address,
-            upstream_kind="openai",
-            upstream_key_variable="UPSTREAM_KEY",
-            turn_lease_s=0.5,
+        settings = build_settings(
+            str(tmp_path / "agent.db"), upstream=address, upstream_kind="openai", turn_lease_s=0.5
         )
         with holdfast.open(settings.store) as engine:
             engine.session("talk", create=True)
-        other: Any = {"model": "m1", "input": "hello", "conversation": "talk"}
+            engine.session("again", create=True)
+        other: Any = {"model": "m1", "input": HINT, "conversation": "talk"}
         kill_in_the_middle(model, settings, "reply recorded", other)
-        options: Any = {"model": "m1", "input": "hello", "extra_headers": {"Idempotency-Key": "once"}}
+        again: Any = {**other, "conversation": "again"}
+        kill_in_the_middle(model, settings, "reply recorded", again)
+        options: Any = {"model": "m1", "input": HINT, "extra_headers": {"Idempotency-Key": "once"}}
         names = kill_in_the_middle(model, settings, "reply recorded", options)
-        with server_process(settings) as (_, url), client_of(url) as client:
+        with serving_again(settings) as url, client_of(url) as client:
             follow = client.responses.create(**{**other, "input": "something else"})
             assert follow.status == "completed", "a call that only the server can answer stops nobody"
+            assert client.responses.create(**again).status == "completed"
+            listed = [first_text(item) for item in client.conversations.items.list("again", order="asc")]
+            assert listed == [HINT, "Let me look.", "It is read."], "without a key, nothing is recorded twice"
             model.asked.clear()
             response = client.responses.create(**options)
             assert [first_text(item) for item in response.output] == ["Let me look.", "It is read."]
@@ -149,12 +159,8 @@ def test_a_response_goes_on_after_a_tool_of_the_engine(tmp_path: Path) -> None:
 
 def test_a_response_in_the_background_does_not_stay_in_progress_for_ever(tmp_path: Path) -> None:
     with model_server(echo) as (model, address):
-        settings = ServerSettings(
-            store=str(tmp_path / "agent.db"),
-            upstream=address,
-            upstream_kind="openai",
-            upstream_key_variable="UPSTREAM_KEY",
-            turn_lease_s=0.5,
+        settings = build_settings(
+            str(tmp_path / "agent.db"), upstream=address, upstream_kind="openai", turn_lease_s=0.5
         )
         model.gate.hold(2)
         with server_process(settings) as (process, url), client_of(url) as client:
@@ -162,7 +168,7 @@ def test_a_response_in_the_background_does_not_stay_in_progress_for_ever(tmp_pat
             assert model.gate.reached.wait(LIMIT_S)
             process.kill()
         model.gate.release()
-        with server_process(settings) as (_, url), client_of(url) as client:
+        with serving_again(settings) as url, client_of(url) as client:
             for _ in range(200):
                 stored = client.responses.retrieve(response.id)
                 if stored.status != "in_progress":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import openai
@@ -11,6 +12,7 @@ import pytest
 from openai.types.responses import Response, ResponseFunctionToolCall
 
 import holdfast
+from holdfast.server.v1.runs import ENGINE_ROUNDS
 from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import TOOL, Desk, first_text, say
 
@@ -310,40 +312,51 @@ def test_a_refusal_is_shown(desk: Desk) -> None:
 # Tools of the engine
 
 
+HANDLE = re.compile(r'read_handle\(\\*"(h\w+)')
+
+
 def reads(talk: Talk) -> Reply:
     """A model that reads the handle that it is shown, and then answers."""
     last = talk.turns[-1]
-    if last.results:
+    if last.text.startswith("search"):
+        (name,) = HANDLE.findall(talk.shown)[:1]
+        return Reply("Let me look.", (("read_handle", {"handle": name, "search": "needle"}),))
+    if last.results and last.results[-1][1].count("hay") < 100:
         return Reply(f"It says: {'needle' in last.results[-1][1]}")
-    if "read_handle" in talk.tools and last.text.startswith("search"):
-        handle = talk.shown.partition("read_handle")[2]
-        name = next(
-            (word.strip('"().,:') for word in talk.shown.split() if word.startswith("h") and "_0" in word), "h1_0"
-        )
-        assert handle is not None
-        return Reply("Let me look.", (("read_handle", {"handle": name.split("]")[0].strip("[:"), "search": "needle"}),))
     return Reply("ok")
+
+
+def begin_long(desk: Desk) -> str:
+    """A conversation with a result that is shown in part."""
+    hay = [f"hay {number}" for number in range(5_000)]
+    output = "\n".join([*hay, "the needle", *hay])
+    conversation = desk.client.conversations.create().id
+    call = call_of(ask(desk, "call it", conversation=conversation, tools=[TOOL]))
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": output}
+    desk.client.conversations.items.create(conversation, items=[result])
+    return conversation
 
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_the_server_runs_the_tools_of_the_engine_itself(desk: Desk, *, streams: bool) -> None:
+    conversation = desk.client.conversations.retrieve(begin_long(desk))
     desk.script(reads)
-    conversation = desk.client.conversations.create()
-    first = ask(desk, "call it", conversation=conversation.id)
-    assert first.output_text == "ok"
+    assert ask(desk, "hello").output_text == "ok"
+    assert "tools" not in desk.sent, "there is nothing to read"
     calls = len(desk.model.asked)
+    options: Any = {"model": "m1", "input": "search", "conversation": conversation.id, "truncation": "auto"}
     if streams:
-        with desk.client.responses.stream(model="m1", input="search", conversation=conversation.id) as stream:
+        with desk.client.responses.stream(**options) as stream:
             events = list(stream)
             final: Response = stream.get_final_response()
         assert not any("function_call" in event.type for event in events)
     else:
-        final = ask(desk, "search", conversation=conversation.id)
+        final = desk.client.responses.create(**options)
     assert len(desk.model.asked) == calls + 2
     assert [item.type for item in final.output] == ["message", "message"]
-    assert final.output_text.startswith("Let me look.It says:")
+    assert final.output_text == "Let me look.It says: True"
     shown = list(desk.client.conversations.items.list(conversation.id, order="asc"))
-    assert {item.type for item in shown} == {"message"}
+    assert [item.type for item in shown[3:]] == ["message", "message", "message"]
     stored = desk.client.responses.retrieve(final.id)
     assert plain(stored) == plain(final)
     assert ask(desk, "go on", conversation=conversation.id).output_text == "ok"
@@ -356,8 +369,10 @@ def test_a_model_that_reads_without_end_has_to_answer(chat_desk: Desk) -> None:
             return Reply("", (("read_handle", {"handle": "h1_0"}),))
         return Reply("enough")
 
+    conversation = begin_long(chat_desk)
     chat_desk.script(script)
-    assert ask(chat_desk, "hello").output_text == "enough"
+    assert ask(chat_desk, "hello", conversation=conversation).output_text == "enough"
+    assert len(chat_desk.model.asked) == 1 + ENGINE_ROUNDS + 1
     assert chat_desk.model.refused == []
 
 
@@ -365,6 +380,23 @@ def test_a_tool_of_the_client_may_have_the_name_of_one_of_the_engine(chat_desk: 
     chat_desk.script(say("", ("read_handle", {"word": "x"})))
     response = ask(chat_desk, "hello", tools=[{**TOOL, "name": "read_handle"}])
     assert call_of(response).name == "read_handle"
+
+
+def test_what_an_upstream_cannot_do_is_refused_or_told(desk: Desk) -> None:
+    for option, value in (
+        ("tools", [{"type": "web_search"}]),
+        ("tools", [{"type": "custom", "name": "shout"}]),
+        ("tool_choice", {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look_up"}]}),
+    ):
+        body = {"model": "m1", "input": "hello", "tools": [TOOL], option: value}
+        reply = desk.http.post("/responses", json=body)
+        if desk.kind != "openai-responses":
+            assert (reply.status_code, reply.json()["error"]["param"]) == (400, option)
+            assert str(value[0]["type"] if isinstance(value, list) else value["type"]) in reply.text
+    if desk.kind != "openai-responses":
+        assert desk.model.asked == []
+    ask(desk, "hello", text={"format": {"type": "json_object"}})
+    assert ("one JSON object" in json.dumps(desk.sent)) is (desk.kind == "anthropic")
 
 
 # Length

@@ -15,16 +15,16 @@ import openai
 import pytest
 
 from holdfast import errors
-from holdfast.access.access import Access
-from holdfast.errors import HoldfastError, SpendExceeded
+from holdfast.server import metrics
+from holdfast.server.logs import JsonFormatter
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.errors import build_error
 from holdfast.server.v1.upstreams import find_kind
 from tests.postgres import empty_url
-from tests.server.running import running
+from tests.server.test_problems import TREE, make
 from tests.server.v1.conftest import Desk, open_desk
-from tests.server.v1.serving import KEY, build_app, serving
-from tests.server.v1.upstream import echo, model_server
+from tests.server.v1.serving import KEY, serving
+from tests.server.v1.upstream import ModelServer, echo, model_server
 
 
 def client_of(url: str, key: str = KEY) -> openai.OpenAI:
@@ -145,62 +145,95 @@ def test_a_server_that_is_stopped_leaves_nothing_in_progress(tmp_path: Path, mon
 # Spending
 
 
-class Limit:
-    """A limit of tokens, as the access to a server builds it."""
+def test_tokens_are_counted_and_limited(chat_desk: Desk) -> None:
+    def counted() -> float:
+        return sum(value for name, _, value in metrics.iterate_samples() if name == "holdfast_upstream_tokens_total")
 
-    def __init__(self) -> None:
-        self.spent: dict[str, int] = {}
-        self.most = 1 << 60
+    with client_of(chat_desk.url, chat_desk.key("poor")) as poor:
+        before = counted()
+        response = poor.responses.create(model="m1", input="hello")
+        assert response.usage is not None
+        assert counted() - before == response.usage.total_tokens > 1
+        with pytest.raises(openai.RateLimitError) as caught:
+            poor.responses.create(model="m1", input="more")
+        assert int(caught.value.response.headers["retry-after"]) >= 1
+        assert len(chat_desk.model.asked) == 1
 
-    async def check(self, access: Access) -> None:
-        if sum(self.spent.values()) >= self.most:
-            raise SpendExceeded(reason="", limit=self.most, spent=sum(self.spent.values()), retry_s=7)
 
-    async def add(self, access: Access, tokens: int, *, key: str) -> None:
-        self.spent.setdefault(key, tokens)
+# Time
 
 
-def test_tokens_are_counted_and_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hold_back(model: ModelServer) -> Callable[[dict[str, Any]], int]:
+    """A model that answers when its gate is opened."""
+
+    def wait(_: dict[str, Any]) -> int:
+        model.gate.pass_point(0)
+        return 0
+
+    return wait
+
+
+def test_an_answer_may_take_longer_than_other_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPSTREAM_KEY", "x")
-    limit = Limit()
-    with model_server(echo) as (model, address):
-        settings = ServerSettings(
-            store=str(tmp_path / "agent.db"), upstream=address, upstream_key_variable="UPSTREAM_KEY"
-        )
-        with running(build_app(settings, spending=limit)) as url, client_of(f"{url}/v1") as client:
-            response = client.responses.create(model="m1", input="hello")
-            assert response.usage is not None
-            assert list(limit.spent.values()) == [response.usage.total_tokens]
-            limit.most = 1
-            with pytest.raises(openai.RateLimitError) as caught:
-                client.responses.create(model="m1", input="more")
-            assert caught.value.response.headers["retry-after"] == "7"
-            assert len(model.asked) == 1
+    with (
+        model_server(echo) as (model, address),
+        serving(str(tmp_path / "agent.db"), upstream=address, request_s=1) as url,
+        client_of(url) as client,
+    ):
+        held = threading.Timer(1.5, model.gate.release)
+        model.gate.hold(0)
+        model.weather = hold_back(model)
+        held.start()
+        assert client.responses.create(model="m1", input="hello").output_text == "You said: hello"
+        held.join()
+
+
+def test_an_upstream_that_is_silent_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPSTREAM_KEY", "x")
+    with (
+        model_server(echo) as (model, address),
+        serving(str(tmp_path / "agent.db"), upstream=address, upstream_s=1) as url,
+        client_of(url) as client,
+    ):
+        model.gate.hold(0)
+        model.weather = hold_back(model)
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.responses.create(model="m1", input="hello")
+        assert (caught.value.status_code, caught.value.code) == (504, "upstream_timeout")
+        model.gate.release()
 
 
 # Errors
 
 
 def test_every_error_has_a_status() -> None:
-    def classes(kind: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
-        for each in kind.__subclasses__():
-            yield each
-            yield from classes(each)
-
-    for kind in classes(HoldfastError):
-        if not kind.__module__.startswith("holdfast."):
-            continue
-        error = kind.__new__(kind)
-        for name in ("retry_s", "until_us"):
-            setattr(error, name, 1)
-        Exception.__init__(error, "text")
-        response = build_error(error)
+    for kind in TREE:
+        error = make(kind)
+        inside = (
+            {"what", "path", "store", "reason"} & set(vars(error)) if isinstance(error, errors.StorageError) else set()
+        )
+        response = build_error(kind(**{**vars(error), **dict.fromkeys(inside, "/srv/agent.db: SELECT secret")}))
+        body = bytes(response.body)
         assert 400 <= response.status_code <= 599
         if isinstance(error, errors.InvalidInput | errors.NotFound | errors.Conflict | errors.AccessRefused):
             assert response.status_code < 500, kind
-        if isinstance(error, errors.StorageBusy | errors.RateExceeded | errors.SpendExceeded | errors.TurnBusy):
+        if isinstance(error, errors.StorageBusy | errors.RateExceeded | errors.TurnBusy | errors.ServerBusy):
             assert int(response.headers["retry-after"]) >= 1
-        assert set(json.loads(bytes(response.body))["error"]) == {"message", "type", "param", "code"}
+        assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+        assert b"secret" not in body
+        assert b"/srv" not in body
+
+
+def test_no_log_quotes_what_was_said(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("what the user said")
+    except ValueError as error:
+        response = build_error(error, "r1")
+    assert response.status_code == 500
+    (record,) = caplog.records
+    line = JsonFormatter().format(record)
+    assert "ValueError" in line
+    assert "what the user said" not in line + bytes(response.body).decode()
 
 
 def test_the_language_of_an_upstream_follows_from_its_address() -> None:
@@ -291,7 +324,7 @@ def test_an_upstream_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_long_history_is_recorded_in_several_steps(tmp_path: Path) -> None:
-    for desk in open_desk("openai", tmp_path):
+    with open_desk("openai", tmp_path) as desk:
         history: list[Any] = []
         for number in range(300):
             history.append({"role": "user", "content": f"question {number}"})

@@ -47,7 +47,7 @@ from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import Tool
 from holdfast.text.fence import SEPARATOR
 
-RENDERER = "packs/5"
+RENDERER = "packs/6"
 """Raised whenever the same material is laid out in other words."""
 REQUESTED_SHARE = (3, 4)
 """The most of the remaining room that requested handles may take, unless they are Critical."""

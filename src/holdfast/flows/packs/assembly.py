@@ -368,7 +368,10 @@ def _build_prefix(
 
 
 def _describe_identity(identity: Identity) -> str:
-    """The user as the channel knows them. The authority is always stated, a role by the name that the program uses."""
+    """The user as the channel knows them; empty if it knows nothing of them. The authority is always stated, a role by the
+    name that the program uses."""
+    if identity == Identity(permissions=identity.permissions):
+        return ""
     name = identity.user_name or identity.user_id
     group = ", ".join(filter(None, (identity.department, identity.organization)))
     user = f"The user is {name} ({group})." if name and group else f"The user is {name}." if name else ""

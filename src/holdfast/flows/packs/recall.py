@@ -27,6 +27,7 @@ from holdfast.flows.load import CachedView
 from holdfast.flows.memory.bootstrap import bootstrap_for_pack
 from holdfast.flows.memory.guard import guard_passages, trace_passages
 from holdfast.flows.memory.recall import has_frames, read_recalled, recall_for_pack
+from holdfast.model import limits
 from holdfast.model.content import calling_seq
 from holdfast.model.history.handles import handle_seq
 from holdfast.model.history.views import HistoryItem, Summary
@@ -65,7 +66,7 @@ def load_recall(
     context: SessionContext, state: SessionState, request: PackRequest, view: CachedView
 ) -> Flow[PackRecall]:
     """Ask memory about the query of a pack, and for the end of earlier sessions with what that leaves."""
-    budget = int(request.effective * request.recall_share)
+    budget = min(limits.RECALL_TOKENS, int(request.effective * request.recall_share))
     if budget < 1:
         return PackRecall()
     partial = _find_partial_messages(context, state, view)

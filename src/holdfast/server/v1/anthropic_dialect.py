@@ -19,11 +19,13 @@ from holdfast.providers.usage import read_anthropic_usage
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import invalid
 from holdfast.server.v1.output import OutputBuilder
-from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader, upstream_error
+from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader, check_choice_type, upstream_error
 
 VERSION = "2023-06-01"
 SEAL = "anthropic."
 """The start of a sealed block of thinking."""
+OBJECT_TEXT = "Answer with one JSON object and nothing else: no text around it."
+"""Anthropic has no format for any JSON object: the model is told."""
 _STOPS = {
     "max_tokens": "max_output_tokens",
     "model_context_window_exceeded": "max_output_tokens",
@@ -42,6 +44,7 @@ class AnthropicDialect:
         return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
     def check(self, question: Question) -> None:
+        check_choice_type(question)
         for tool in question.tools:
             _convert_tool(tool)
 
@@ -51,9 +54,10 @@ class AnthropicDialect:
         if question.max_output_tokens is not None:
             body["max_tokens"] = question.max_output_tokens
         tools = [_convert_tool(tool) for tool in question.tools] + [tool.anthropic() for tool in engine_tools]
+        body.pop("tools", None)
+        body.pop("tool_choice", None)
         if tools:
             body["tools"] = tools
-            body.pop("tool_choice", None)
             body |= _convert_choice(question)
         effort = _EFFORTS.get(str((question.reasoning or {}).get("effort")))
         thinks = effort is not None
@@ -64,6 +68,8 @@ class AnthropicDialect:
             body["temperature"] = min(1.0, question.temperature)
         elif question.top_p is not None:
             body["top_p"] = question.top_p
+        if _asks_for_object(question.text):
+            body["system"] = [*body.get("system", ()), {"type": "text", "text": OBJECT_TEXT}]
         config = ({"effort": effort} if thinks else {}) | _convert_format(question.text)
         user = question.safety_identifier or question.user
         return body | ({"output_config": config} if config else {}) | ({"metadata": {"user_id": user}} if user else {})
@@ -208,6 +214,11 @@ def _convert_choice(question: Question) -> Fields:
     if question.parallel_tool_calls is False:
         converted["disable_parallel_tool_use"] = True
     return {"tool_choice": converted} if len(converted) > 1 or converted["type"] != "auto" else {}
+
+
+def _asks_for_object(text: Fields | None) -> bool:
+    text_format = (text or {}).get("format")
+    return isinstance(text_format, dict) and text_format.get("type") == "json_object"
 
 
 def _convert_format(text: Fields | None) -> Fields:

@@ -10,7 +10,7 @@ from holdfast.providers.usage import read_openai_usage
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import invalid
 from holdfast.server.v1.output import OutputBuilder
-from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader, upstream_error
+from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader, check_choice_type, upstream_error
 
 _STOPS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _REASONING = ("reasoning_content", "reasoning")
@@ -38,6 +38,7 @@ class ChatDialect:
         return {"authorization": f"Bearer {key}"} if key else {}
 
     def check(self, question: Question) -> None:
+        check_choice_type(question)
         for tool in question.tools:
             _convert_tool(tool)
 

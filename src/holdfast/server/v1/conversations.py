@@ -6,9 +6,10 @@ item is deleted for good, and with all that would be refused without it: a call 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from starlette.requests import Request
@@ -16,12 +17,14 @@ from starlette.responses import JSONResponse, Response
 
 import holdfast
 from holdfast import codec
+from holdfast.access import access as access_module
 from holdfast.access.access import open_session
-from holdfast.errors import NotFound
+from holdfast.errors import NotFound, ProposalNotFound, SessionExists
 from holdfast.model import limits
 from holdfast.model.content import calling_seq
 from holdfast.model.sessions.messages import Message
-from holdfast.server.context import access_of, engine_of
+from holdfast.runtime.options import SessionOptions
+from holdfast.server.context import access_of, engine_of, settings_of
 from holdfast.server.v1.bodies import (
     Fields,
     Order,
@@ -39,6 +42,10 @@ from holdfast.server.v1.items import BATCH_ITEMS, ItemReader, brought_ids, dupli
 
 METADATA_ENTRY = "metadata"
 ITEMS_ENTRY = "v1.items"
+USER_METADATA = "user"
+"""The metadata of a conversation, or of a response without one, by which a program names its user."""
+STATED = "stated"
+"""The rule of a plain statement of the user."""
 PAGE_SEQS = 200
 """How many events are read at once for a page."""
 DELETED_HEADER = "Holdfast-Deleted-Items"
@@ -59,13 +66,36 @@ async def open_conversation(request: Request, name: object, param: str = "conver
         raise not_found("Conversation", name, param) from None
 
 
-async def create_session(request: Request, name: str, metadata: Fields | None = None) -> holdfast.AsyncSession:
-    """A new session for the caller; the one of this name, if it exists."""
+async def create_session(
+    request: Request, name: str, *, user: str | None = None, metadata: Fields | None = None
+) -> holdfast.AsyncSession:
+    """A new session for the caller; the one of this name, if it exists. A program may name the user of the session."""
     access, engine = access_of(request), engine_of(request)
-    options: dict[str, Any] = {"metadata": metadata} if metadata else {}
-    if access.identity is not None:
-        options |= {"identity": access.identity, "user": access.identity.user_id or None}
-    return await engine.session(name, actor=access.choose_actor(None), create=True, **options)
+    options: SessionOptions = {"metadata": metadata} if metadata else {}
+    user = user if access.is_program else None
+    if settings_of(request).memory and (user is not None or not access.is_program):
+        options["memory"] = True
+    try:
+        return await access_module.create_session(engine, access, name, user=user, **options)
+    except SessionExists:
+        return await open_session(engine, access, name)
+
+
+async def observe_user(request: Request, session: holdfast.AsyncSession, messages: Iterable[Message]) -> None:
+    """Read what the user states in messages for facts, if the server has a memory and the session a user. Another time it
+    changes nothing.
+
+    What users plainly state of themselves is accepted: nobody could be asked, and the end of the conversation would learn
+    it anyway."""
+    said = [message for message in messages if message.role == "user" and message.text]
+    if not said or not settings_of(request).memory or not (await session.state()).identity.user_id:
+        return
+    for message in said:
+        outcome = await session.observe(message, key=f"v1-observe-{message.id}")
+        for each in outcome.proposals:
+            if each.outcome == "asked" and each.proposal.rule == STATED:
+                with contextlib.suppress(ProposalNotFound):  # it was decided before
+                    await session.facts.accept(each.id, key=f"v1-accept-{message.id}-{each.id}")
 
 
 def key_name(request: Request, key: str) -> str:
@@ -85,12 +115,12 @@ async def create(request: Request) -> Response:
     values = get_list(body, "items")
     items = read_items(values, "items", BATCH_ITEMS)
     name = new_conversation_id() if key is None else derive_conversation_id(key_name(request, key), "conversation")
-    session = await create_session(request, name, metadata)
+    session = await create_session(request, name, user=metadata.get(USER_METADATA), metadata=metadata)
     noted = None if key is None else f"{key_name(request, key)}:items"
     if noted is not None:
         await note_request(session, ITEMS_ENTRY, noted, body)
     if items:
-        await session.record_all(items, key=noted)
+        await observe_user(request, session, await session.record_all(items, key=noted))
     return JSONResponse(await describe_conversation(session))
 
 
@@ -145,6 +175,7 @@ async def create_items(request: Request) -> Response:
     if name is None or not await note_request(session, ITEMS_ENTRY, name, body):
         await check_new_ids(reader, values, "items")
     messages = await session.record_all(items, key=name)
+    await observe_user(request, session, messages)
     shown = [item for each in await reader.show(messages) for item in each]
     return JSONResponse(build_page(shown, has_more=False))
 

@@ -7,10 +7,11 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from holdfast.server.context import access_of, settings_of
+from holdfast.server.context import access_of, extend_time, settings_of
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import not_found
 from holdfast.server.v1.openings import runs_of
+from holdfast.server.v1.responses import ANSWER_S
 
 
 async def list_models(request: Request) -> Response:
@@ -32,7 +33,9 @@ async def retrieve(request: Request) -> Response:
 
 
 async def _ask(request: Request, path: str) -> Fields:
-    upstream = runs_of(request).find_upstream(settings_of(request))
+    settings = settings_of(request)
+    upstream = runs_of(request).find_upstream(settings)
+    extend_time(request, settings.upstream_s + ANSWER_S)
     async with upstream.open(None, path) as response:
         return await upstream.read_json(response)
 

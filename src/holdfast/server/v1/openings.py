@@ -18,15 +18,18 @@ from starlette.requests import Request
 
 import holdfast
 from holdfast.access.access import open_session
+from holdfast.access.spend import KeySpending
 from holdfast.errors import HoldfastError, NotFound
 from holdfast.model.content import calling_seq
 from holdfast.model.entries.entry import Entry
 from holdfast.server.context import access_of, engine_of, settings_of, whole_engine
 from holdfast.server.v1.bodies import Fields, get_text
 from holdfast.server.v1.conversations import (
+    USER_METADATA,
     check_new_ids,
     create_session,
     key_name,
+    observe_user,
     open_conversation,
     walk_back,
 )
@@ -36,22 +39,19 @@ from holdfast.server.v1.items import ItemReader, find_engine_calls, split_items
 from holdfast.server.v1.output import make_id
 from holdfast.server.v1.plans import ResponsePlan, read_conversation
 from holdfast.server.v1.records import END_ENTRY, START_ENTRY, ResponseRecord, ResponseState, find_record
-from holdfast.server.v1.runs import Run, Runs, Spending
+from holdfast.server.v1.runs import Run, Runs
 
 SEALED = "reasoning.encrypted_content"
 
 
 def runs_of(request: Request) -> Runs:
     """The runs of this process."""
-    runs = getattr(request.app.state, "v1_runs", None)
-    if runs is None:
-        runs = request.app.state.v1_runs = Runs()
-    return cast("Runs", runs)
+    return cast("Runs", request.app.state.v1_runs)
 
 
-def spending_of(request: Request) -> Spending:
+def spending_of(request: Request) -> KeySpending:
     """What limits the tokens of callers."""
-    return cast("Spending", getattr(request.app.state, "spending", None) or Spending())
+    return cast("KeySpending", request.app.state.spending)
 
 
 async def open_response(request: Request, name: str, param: str | None = None) -> ResponseRecord:
@@ -108,9 +108,7 @@ class Opening:
         if entry is None:
             body = {"digest": plan.digest, "echo": plan.echo}
             entry = await session.entries.append(START_ENTRY, self._entry_key, body)
-        ids = await self._runs.find_ids(whole_engine(request))
-        place = ResponseAddress(session.scope.actor, session.scope.session, entry.seq)
-        record = ResponseRecord(session, entry, ids.sign(access.tenant, place))
+        record = await self._open_record(session, entry)
         if not is_new and (await record.read_answer()).has_answer:
             await self._turn.aclose()
             return record
@@ -152,6 +150,7 @@ class Opening:
         stored = [] if is_new else await session.messages(before=messages[-1].seq + 1, limit=1)
         if stored and stored[0].withdrawn:  # an earlier attempt has failed, and took it back
             await session.restore(stored[0].withdrawn)
+        await observe_user(self._request, session, messages)
 
     async def _open_session(self) -> holdfast.AsyncSession:
         """The session of the request, with its turn."""
@@ -161,7 +160,7 @@ class Opening:
         if plan.conversation is not None:
             return await self._take_turn(await open_conversation(request, plan.conversation))
         name = new_conversation_id() if self._key is None else derive_conversation_id(self._key, "response")
-        session = await create_session(request, name)
+        session = await create_session(request, name, user=plan.echo["metadata"].get(USER_METADATA))
         self._created = session if self._key is None else None
         return await self._take_turn(session)
 
@@ -206,12 +205,18 @@ class Opening:
         if not found or _digest_of(found[0]) != self._plan.digest:
             return None
         newest = [message async for message in find_newest(session)]
-        if not newest or newest[0].role == "assistant" or newest[0].seq < found[0].seq:
+        if not newest or newest[0].seq < found[0].seq:
             return None
         ends = await session.entries.list(kind=END_ENTRY, parent=found[0].key, limit=1)
         state = msgspec.convert(ends[0].body, ResponseState) if ends else ResponseState(status="failed")
-        is_last = not ends or newest[0].seq == state.input[1]
+        is_input = newest[0].seq == state.input[1] if ends else newest[0].role != "assistant"
+        is_last = is_input or await (await self._open_record(session, found[0])).is_continued_by(newest[0])
         return found[0] if state.is_abandoned and is_last else None
+
+    async def _open_record(self, session: holdfast.AsyncSession, entry: Entry) -> ResponseRecord:
+        ids = await self._runs.find_ids(whole_engine(self._request))
+        place = ResponseAddress(session.scope.actor, session.scope.session, entry.seq)
+        return ResponseRecord(session, entry, ids.sign(session.scope.tenant, place))
 
 
 async def check_answers(session: holdfast.AsyncSession, plan: ResponsePlan) -> None:
@@ -310,7 +315,7 @@ async def open_unstored(request: Request, plan: ResponsePlan) -> Run:
     try:
         await check_answers(session, plan)
         for batch in split_items(plan.items) if plan.items else ():
-            await session.record_all(batch)
+            await observe_user(request, session, await session.record_all(batch))
     except BaseException:
         await turn.aclose()
         raise

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 import holdfast
-from holdfast.model.content import Usage
+from holdfast.model.content import Usage, calling_seq
 from holdfast.model.entries.entry import Entry
 from holdfast.model.sessions.messages import Message
 from holdfast.server.v1.bodies import Fields
@@ -119,6 +119,15 @@ class ResponseRecord:
                 break
             before = page[0].seq
         return replies[::-1]
+
+    async def is_continued_by(self, message: Message) -> bool:
+        """Whether a message is of the work on this response, which is not over: a reply that reads for itself, or what it
+        read."""
+        replies = [reply for reply in await self.find_replies() if reply.skipped != "incomplete"]
+        if not replies or is_final(replies[-1]):
+            return False
+        read = {calling_seq(result.tool_call_id) for result in message.tool_results}
+        return message.seq == replies[-1].seq or replies[-1].seq in read
 
     async def _derive_state(self) -> ResponseState:
         """The state of a response whose end was not stored, after its process has died."""

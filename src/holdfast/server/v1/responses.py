@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 import holdfast
 from holdfast.model.content import Usage
 from holdfast.model.entries.entry import Entry
-from holdfast.server.context import access_of, engine_of, settings_of
+from holdfast.server.context import access_of, engine_of, extend_time, settings_of
 from holdfast.server.v1.bodies import Fields, get_key, get_page, get_text, read_body
 from holdfast.server.v1.conversations import (
     page_items,
@@ -47,16 +49,19 @@ from holdfast.server.v1.records import (
     ResponseState,
     show_usage,
 )
-from holdfast.server.v1.runs import Run, find_window
+from holdfast.server.v1.runs import QUIET_S, Run, find_window
 
 POLL_S = 0.1
 """How often a response that another replica works on is looked at."""
 CANCEL_WAIT_S = 5
 NUMBER_CHARS = 9
 """The most digits of the number of an event."""
+ANSWER_S = 30
+"""How long the answer may take beside the upstream: so that an upstream which is too slow is named in the answer."""
 LEAST_WINDOW = 2_000
 """The smallest window to which a conversation is compacted."""
 FORMAT = "text/event-stream"
+WAITING = b": waiting\n\n"
 CLIENT_GONE = "the client went away"
 
 
@@ -70,13 +75,17 @@ async def create(request: Request) -> Response:
     if plan.store:
         access.check("write")
     key = get_key(request)
-    runs = runs_of(request)
-    upstream = runs.find_upstream(settings_of(request))
+    runs, settings = runs_of(request), settings_of(request)
+    upstream = runs.find_upstream(settings)
     upstream.dialect.check(plan.question)
+    wait_for_model = functools.partial(extend_time, request, settings.upstream_s + ANSWER_S)
+    wait_for_model()
     await spending_of(request).check(access)
     opened = await (Opening(request, plan, key).open() if plan.store else open_unstored(request, plan))
     if isinstance(opened, ResponseRecord):
         return await answer_stored(request, opened, streams=plan.stream)
+    if not plan.background:
+        opened.extend_time = wait_for_model
     runs.start(opened)
     if plan.background and not plan.stream:
         return JSONResponse(opened.show(ResponseState(status="queued")))
@@ -101,6 +110,7 @@ async def _wait_for(request: Request, run: Run) -> None:
         run.stop(CLIENT_GONE)
         raise
     finally:
+        run.extend_time = None
         watch.cancel()
 
 
@@ -111,18 +121,31 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 async def _stream(run: Run) -> Response:
     await asyncio.wait([run.ready])
+    run.extend_time = None
     if run.ready.exception() is not None:
         await run.ready
 
-    async def send() -> AsyncIterator[bytes]:
-        try:
-            async for event in run.follow():
-                yield b": waiting\n\n" if event is None else spell_event(event)
-        finally:
-            if not run.plan.background:
-                run.stop(CLIENT_GONE)
+    return RunStream(run)
 
-    return StreamingResponse(send(), media_type=FORMAT, headers={"cache-control": "no-store"})
+
+class RunStream(StreamingResponse):
+    """The events of a run. A client who goes away stops it, wherever the answer is at that moment: a generator would learn
+    of it when it is collected."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(self._spell(), media_type=FORMAT, headers={"cache-control": "no-store"})
+        self._run = run
+
+    async def _spell(self) -> AsyncIterator[bytes]:
+        async for event in self._run.follow():
+            yield WAITING if event is None else spell_event(event)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if not self._run.plan.background:
+                self._run.stop(CLIENT_GONE)
 
 
 def spell_event(event: Fields) -> bytes:
@@ -134,24 +157,29 @@ def spell_event(event: Fields) -> bytes:
 
 async def answer_stored(request: Request, record: ResponseRecord, *, streams: bool, after: int = -1) -> Response:
     """A stored response, as JSON or as a stream."""
-    state = await record.read_state()
-    if streams and not state.is_over:
-        state = await _wait_until_over(record)
+    if streams:
+        sent = _send_stored(request, record, after)
+        return StreamingResponse(sent, media_type=FORMAT, headers={"cache-control": "no-store"})
+    return JSONResponse(await _describe_stored(request, record, await record.read_state()))
+
+
+async def _describe_stored(request: Request, record: ResponseRecord, state: ResponseState) -> Fields:
     include = [*request.query_params.getlist("include"), *request.query_params.getlist("include[]")]
-    output = await record.read_output(engine_of(request).blobs, state, include)
-    response = await record.describe(state, output)
-    if not streams:
-        return JSONResponse(response)
-    events = (spell_event(event) for event in spell_response(response) if event["sequence_number"] > after)
-    return StreamingResponse(events, media_type=FORMAT, headers={"cache-control": "no-store"})
+    return await record.describe(state, await record.read_output(engine_of(request).blobs, state, include))
 
 
-async def _wait_until_over(record: ResponseRecord) -> ResponseState:
-    state = await record.read_state()
+async def _send_stored(request: Request, record: ResponseRecord, after: int) -> AsyncIterator[bytes]:
+    """The events of a stored response, when it is over; until then, signs of life."""
+    state, due = await record.read_state(), 0.0
     while not state.is_over:
+        if time.monotonic() >= due:
+            due = time.monotonic() + QUIET_S
+            yield WAITING
         await asyncio.sleep(POLL_S)
         state = await record.read_state()
-    return state
+    for event in spell_response(await _describe_stored(request, record, state)):
+        if event["sequence_number"] > after:
+            yield spell_event(event)
 
 
 def spell_response(response: Fields) -> Iterator[Fields]:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from holdfast.server.context import request_id_of
 from holdfast.server.v1 import conversations, models, responses
 from holdfast.server.v1.errors import ApiError, build_error
 from holdfast.server.v1.runs import Runs
@@ -64,6 +65,6 @@ def _answer_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callab
         try:
             return await endpoint(request)
         except Exception as error:  # noqa: BLE001 - every failure has an answer in this envelope
-            return build_error(error)
+            return build_error(error, request_id_of(request))
 
     return answer

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,11 +20,12 @@ import msgspec
 
 import holdfast
 from holdfast.access.access import Access
+from holdfast.access.spend import KeySpending
 from holdfast.errors import HoldfastError
 from holdfast.model import limits
 from holdfast.model.content import Usage
 from holdfast.model.history.prices import find_prices
-from holdfast.server.metrics import count_tokens
+from holdfast.server import metrics
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import ApiError, find_error, invalid
@@ -64,18 +65,10 @@ ATTEMPT_ITEMS = 1 << 12
 """The numbers of items that each attempt at a response has."""
 QUIET_S = 15
 """After how many seconds without an event a sign of life is sent."""
+RECALL_SHARE = 0.25
+"""The share of the budget that earlier conversations may take in front of the whole conversation."""
 SETTLED_SHARE = 0.5
 """The share of the window up to which no compaction is due. A longer conversation is packed as it is, or refused."""
-
-
-class Spending:
-    """What limits the tokens of a caller: `app.state.spending`. This one limits nothing."""
-
-    async def check(self, access: Access) -> None:
-        """Refuse a caller who has spent their tokens."""
-
-    async def add(self, access: Access, tokens: int, *, key: str) -> None:
-        """Count tokens. The same key again counts nothing."""
 
 
 class Runs:
@@ -115,7 +108,7 @@ class Runs:
                 headers={"x-should-retry": "false"},
             )
         if self._client is None:
-            self._client = new_client()
+            self._client = new_client(settings.upstream_s)
         if self._upstream is None:
             self._upstream = Upstream(settings, self._client)
         return self._upstream
@@ -161,7 +154,7 @@ class Run:
         upstream: Upstream,
         blobs: Any,
         access: Access,
-        spending: Spending,
+        spending: KeySpending,
         settings: ServerSettings,
         turn: contextlib.AsyncExitStack,
     ) -> None:
@@ -177,6 +170,8 @@ class Run:
         self.response: Fields = {}
         """The response when it is over."""
         self.input = (0, 0)
+        self.extend_time: Callable[[], None] | None = None
+        """Gives the request that waits for the reply more time, before each call of the model."""
         self._upstream = upstream
         self._blobs = blobs
         self._access = access
@@ -300,12 +295,12 @@ class Run:
                 body = msgspec.to_builtins(state)
                 await self.record.session.entries.append(END_ENTRY, key, body, parent=self.record.entry.key)
         except HoldfastError as error:
-            log.warning("the end of a response was not stored: %s", error)
+            log.warning("the end of a response was not stored: %s", type(error).__name__)
         finally:
             try:
                 await self._turn.aclose()
             except HoldfastError as error:
-                log.warning("the turn was not given back: %s", error)
+                log.warning("the turn was not given back: %s", type(error).__name__)
             self.response = self.show(msgspec.structs.replace(state, ended_us=time.time_ns() // 1_000))
             last = "incomplete" if state.status == "cancelled" else state.status
             self._emit(f"response.{last}", {"response": self.response})
@@ -370,10 +365,12 @@ class Run:
         """One call of the model: its pack, its reply, and the record of both."""
         pack = await self._build_pack(may_read=may_read)
         names = {str(tool.get("name")) for tool in self.plan.question.tools}
-        engine_tools = tuple(tool for tool in pack.tools if tool.name not in names)
+        engine_tools = tuple(tool for tool in pack.tools if tool.name not in names and _is_of_use(tool, pack))
         body = self._upstream.dialect.build_request(pack, self.plan.question, engine_tools)
         self._output.begin_round([tool.name for tool in engine_tools])
         await self._spending.check(self._access)
+        if self.extend_time is not None:
+            self.extend_time()
         try:
             end = await self._send(body)
         except (UpstreamBroken, OutputTooLarge, asyncio.CancelledError) as error:
@@ -398,7 +395,7 @@ class Run:
                 try:
                     return dialect.read_reply(reply, self._output)
                 except UNREADABLE as error:
-                    raise upstream_error(502, f"its reply cannot be read: {error!r}") from error
+                    raise upstream_error(502, f"its reply has an unexpected shape ({type(error).__name__})") from error
             if not self.ready.done():
                 self.ready.set_result(None)
             reader = dialect.read_stream(self._output)
@@ -406,7 +403,7 @@ class Run:
                 try:
                     reader.add(event)
                 except UNREADABLE as error:
-                    raise UpstreamBroken(f"an event cannot be read: {error!r}") from error
+                    raise UpstreamBroken(f"an event has an unexpected shape ({type(error).__name__})") from error
             end = reader.end()
             if end is None:
                 raise UpstreamBroken("its stream ended too early")
@@ -435,9 +432,10 @@ class Run:
             newest = await self.session.packs.list(limit=1)
             self._pack = newest[0].id if newest and newest[0].reply == message.seq else self._pack
         if end.usage is not None:
-            count_tokens(self._upstream.host, end.usage)
             total = end.usage.input_tokens + end.usage.output_tokens
-            await self._spending.add(self._access, total, key=f"{self.name}:{self._tries}:{len(self._replies)}")
+            metrics.count_tokens(self._upstream.host, end.usage)
+            key = f"{self.name}:{self._tries}:{len(self._replies)}"
+            await self._spending.add(self._access, total, key=key)
 
     async def _build_pack(self, *, may_read: bool) -> holdfast.Pack:
         brief = self.plan.brief
@@ -450,12 +448,22 @@ class Run:
             budget = self._settings.budget or find_window(question.model, question.max_output_tokens)
             return await self.session.pack(budget=budget, **options)
         window = find_window(question.model, question.max_output_tokens)
+        if (await self.session.state()).has_memory:  # what is sent beside the conversation has the bounds of a pack
+            options["recall"] = RECALL_SHARE * min(1.0, self._settings.budget / window)
         held = await self.session.context.occupancy()
         tokens = held.system + held.resident_tokens + held.spooled_tokens + held.paged_tokens + held.collapsed_tokens
         try:
             return await self.session.pack(budget=window, settle=tokens <= window * SETTLED_SHARE, **options)
         except (holdfast.errors.CriticalOverflow, holdfast.errors.WindowTooSmall) as error:
             raise window_exceeded(error, window) from error
+
+
+def _is_of_use(tool: holdfast.Tool, pack: holdfast.Pack) -> bool:
+    """Whether to offer a tool of the engine. As long as nothing is shown in part there is nothing to read, and the upstream
+    gets the tools of the client alone: many models take none at all. After a call, some want tools in every request."""
+    if tool.name != holdfast.READ_HANDLE.name or tool.name in pack.text:
+        return True
+    return any(message.tool_calls for message in pack.history.messages)
 
 
 def window_exceeded(error: HoldfastError, window: int) -> ApiError:

@@ -1,7 +1,7 @@
 """The model server behind /v1/responses: one request to it, its reply or its stream, in any of three languages.
 
-Laws: a request has a limit of time. An error of the upstream says what the upstream said; its own status is passed on if it
-is one of a client. The key of the upstream is in no error and in no log.
+Laws: a request has limits of time: to connect, and for each silence. An error of the upstream says what the upstream said;
+its own status is passed on if it is one of a client. The key and the address of the upstream are in no error and in no log.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ import holdfast
 from holdfast.model.content import Usage
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.bodies import Fields
-from holdfast.server.v1.errors import ApiError
+from holdfast.server.v1.errors import ApiError, invalid
 from holdfast.server.v1.output import OutputBuilder
 
 CONNECT_S = 10
-READ_S = 600
-"""How long the upstream may be silent."""
 CONNECTIONS = 1_000
 """The most requests to the upstream at once; others wait for a free connection."""
 KEPT_CONNECTIONS = 100
@@ -143,9 +141,9 @@ class Upstream:
         except httpx2.TimeoutException as error:
             raise upstream_error(504, "it did not answer in time", "upstream_timeout") from error
         except httpx2.HTTPError as error:
-            raise upstream_error(502, f"{type(error).__name__}: {error}"[:ERROR_CHARS]) from error
+            raise upstream_error(502, f"no answer came ({type(error).__name__})") from error
         except httpx2.InvalidURL as error:
-            raise upstream_error(502, f"its address is not valid: {error}"[:ERROR_CHARS]) from error
+            raise upstream_error(502, "its address is not valid") from error
 
     async def read_json(self, response: httpx2.Response) -> Fields:
         data = await read_whole(response)
@@ -160,6 +158,14 @@ class Upstream:
         return reply
 
 
+def check_choice_type(question: Question) -> None:
+    """Refuse a choice of tools that only the Responses API has."""
+    choice = question.tool_choice
+    if isinstance(choice, dict) and choice["type"] != "function":
+        kind = choice["type"][:100]
+        raise invalid(f"The upstream has no tool_choice of type {kind!r}. Name a function tool.", "tool_choice")
+
+
 def find_kind(settings: ServerSettings) -> str:
     """The language of the upstream: as it is set, else from its address."""
     if settings.upstream_kind:
@@ -167,9 +173,9 @@ def find_kind(settings: ServerSettings) -> str:
     return "anthropic" if "anthropic" in (urlsplit(settings.upstream).hostname or "") else "openai"
 
 
-def new_client() -> httpx2.AsyncClient:
+def new_client(silence_s: float) -> httpx2.AsyncClient:
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
-    return httpx2.AsyncClient(timeout=httpx2.Timeout(READ_S, connect=CONNECT_S), limits=limits)
+    return httpx2.AsyncClient(timeout=httpx2.Timeout(silence_s, connect=CONNECT_S), limits=limits)
 
 
 def upstream_error(status: int, reason: str, code: str = "upstream_error") -> ApiError:
@@ -262,7 +268,7 @@ async def read_events(response: httpx2.Response) -> AsyncIterator[Fields]:
             if event is not None:
                 yield event
     except httpx2.HTTPError as error:
-        raise UpstreamBroken(f"{type(error).__name__}: {error}"[:ERROR_CHARS]) from error
+        raise UpstreamBroken(f"its connection ended ({type(error).__name__})") from error
     event = _parse_event(b"\n".join(lines))
     if event is not None:
         yield event
