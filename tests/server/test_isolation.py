@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.access.access import Right
 from holdfast.access.records import KeyGrant
 from holdfast.model.sessions.layers import Identity
 from tests.server.native.serving import ApiClient, make_keys, serving
 from tests.server.processes import wait_for
 
-WRITER = ("read", "write", "model")
+WRITER: tuple[Right, ...] = ("read", "write", "model")
 SECRET = "zanzibar"
 GRANTS = {
     "program": KeyGrant(name="program", tenant="acme", rights=WRITER),
