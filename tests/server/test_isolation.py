@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -10,9 +11,11 @@ import msgspec
 import pytest
 
 import holdfast
+from holdfast.access import keys
 from holdfast.access.access import Right
-from holdfast.access.records import KeyGrant
+from holdfast.access.records import KeyGrant, read_key_id
 from holdfast.model.sessions.layers import Identity
+from holdfast.server import stream_guard
 from tests.server.native.serving import ApiClient, make_keys, serving
 from tests.server.processes import wait_for
 
@@ -32,9 +35,9 @@ GRANTS = {
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ApiClient]]:
     folder: Path = tmp_path_factory.mktemp("isolation")
-    keys = make_keys(folder, *GRANTS.values())
+    made = make_keys(folder, *GRANTS.values())
     with serving(folder) as api:
-        yield {name: api.with_key(key) for name, key in zip(GRANTS, keys, strict=True)}
+        yield {name: api.with_key(key) for name, key in zip(GRANTS, made, strict=True)}
 
 
 def test_a_user_with_the_name_of_the_default_namespace_has_no_session_of_programs(
@@ -157,3 +160,31 @@ def test_a_watch_of_a_user_goes_on_where_it_was(callers: dict[str, ApiClient]) -
         with engine.watch(after=cursor, timeout_s=5) as watch:
             later = [next(watch), next(watch)]
         assert [each.seq for each in later] == [first.seq + 1, first.seq + 2]
+
+
+@pytest.mark.parametrize("path", ["/feed", "/sessions/leaving/feed"])
+def test_a_stream_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(stream_guard, "RECHECK_S", 0.0)
+    monkeypatch.setattr(keys, "KEY_CACHE_S", 0.0)
+    key, other = make_keys(tmp_path, GRANTS["ada"], GRANTS["program"])
+    with serving(tmp_path) as api:
+        ada, program = api.with_key(key), api.with_key(other)
+        ada.ok("PUT", "/sessions/leaving", {"create": True})
+        with ada.http.stream("GET", path, params={"after": "now"}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == ": holdfast"
+            ada.ok("PUT", "/sessions/leaving/working/item", {"value": "before"})
+            read = next(each for each in lines if each.startswith("data: "))
+            assert "working" in read
+            revoke(tmp_path, key)
+            program.ok("PUT", "/sessions/leaving/working/item", {"value": SECRET}, params={"actor": "ada"})
+            assert next((each for each in lines if each.startswith("data: ")), None) is None
+        assert ada.send("GET", path).status_code == 401
+
+
+def revoke(folder: Path, key: str) -> None:
+    async def work() -> None:
+        async with await holdfast.open_async(folder / "agent.db", principal="tests") as engine:
+            await keys.revoke_key(engine, read_key_id(key), by="tests")
+
+    asyncio.run(work())

@@ -1,8 +1,8 @@
 """Who makes a request: the key or the token of the request becomes the access of its caller, before any route runs.
 
-Laws: no route but OPEN_PATHS runs without an access. A request without a key, with an unknown, an expired or a revoked one,
-all get the same answer after the same work. No answer and no line of a log has a key. A server without keys works on
-loopback only, with a token that its start prints; anywhere else it does not start.
+Laws: no route but OPEN_PATHS runs without an access, and a stream ends with it. A request without a key, with an
+unknown, an expired or a revoked one, all get the same answer after the same work. No answer and no line of a log has a
+key. A server without keys works on loopback only, with a token that its start prints; anywhere else it does not start.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_
 from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
 from holdfast.server.security import OPEN_PATHS, Security, is_loopback
 from holdfast.server.settings import ServerSettings
+from holdfast.server.stream_guard import StreamGuard
 
 KEY_HEADERS = ("x-api-key", "api-key")
 """Where a key may be in place of `Authorization: Bearer`, as clients of Anthropic and of Azure send it."""
@@ -107,8 +108,9 @@ class Authentication:
             return
         control: AccessControl = scope["app"].state.control
         state: RateState | None = None
+        key = read_key(Headers(scope=scope))
         try:
-            access = await control.find(read_key(Headers(scope=scope)))
+            access = await control.find(key)
             if access is None:
                 await _note_refusal(control, scope)
                 raise KeyRefused(reason=REFUSAL)
@@ -121,7 +123,9 @@ class Authentication:
             await refuse(scope, send, error, {} if state is None else rate_headers(state))
             return
         scope.setdefault("state", {})["access"] = access
-        await self.app(scope, receive, send if state is None else _add_headers(send, rate_headers(state)))
+        send = send if state is None else _add_headers(send, rate_headers(state))
+        guard = StreamGuard(receive, send, access, lambda: control.find(key))
+        await self.app(scope, guard.receive, guard.send)
 
     def _is_open(self, path: str) -> bool:
         return path in OPEN_PATHS or (path == METRICS_PATH and self._has_open_metrics)

@@ -30,11 +30,10 @@ from holdfast.server.authentication import shape_problem
 from holdfast.server.logs import describe_error, log_request
 from holdfast.server.settings import ServerSettings
 from holdfast.server.state import SERVER_NAME, RunningRequest, ServerState
+from holdfast.server.stream_guard import is_stream
 
 PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
 """Paths that are answered however busy the server is, and that the log leaves out."""
-STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
-"""Types of answers that go on for as long as there is news."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What a client may send as X-Request-Id; anything else is replaced."""
 CLIENT_GONE = 499
@@ -220,14 +219,6 @@ def find_route(scope: Scope) -> str:
     if path is None or isinstance(route, Mount):  # within a part that is mounted as a whole
         return UNMATCHED
     return (scope.get("root_path", "") + path) or "/"
-
-
-def is_stream(headers: Any) -> bool:
-    """Whether an answer with these headers is a stream."""
-    return any(
-        name.lower() == b"content-type" and value.decode("latin-1").lower().startswith(STREAM_TYPES)
-        for name, value in headers
-    )
 
 
 def build_response(path: str, problem: dict[str, Any], error: Exception, headers: Mapping[str, str]) -> Response:
