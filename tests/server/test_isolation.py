@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pytest
@@ -15,7 +17,7 @@ from holdfast.access import keys
 from holdfast.access.access import Right
 from holdfast.access.records import KeyGrant, read_key_id
 from holdfast.model.sessions.layers import Identity
-from holdfast.server import stream_guard
+from holdfast.server import shares, stream_guard
 from tests.server.native.serving import ApiClient, make_keys, serving
 from tests.server.processes import wait_for
 
@@ -188,3 +190,35 @@ def revoke(folder: Path, key: str) -> None:
             await keys.revoke_key(engine, read_key_id(key), by="tests")
 
     asyncio.run(work())
+
+
+def test_a_user_who_sends_slowly_leaves_room_for_others(
+    callers: dict[str, ApiClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "KEY_REQUESTS", 3)
+    monkeypatch.setattr(shares, "KEY_STREAMS", 2)
+    ada, bob = callers["ada"], callers["bob"]
+    for each in (ada, bob):
+        each.ok("PUT", "/sessions/slow", {"create": True})
+    place, path = urlsplit(ada.url), "/sessions/slow/messages"
+    head = (
+        f"POST /api{path} HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: {ada.http.headers['authorization']}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    with contextlib.ExitStack() as stack:
+
+        def is_busy() -> bool:
+            slow = stack.enter_context(socket.create_connection((str(place.hostname), int(place.port or 0))))
+            slow.sendall(head.encode())
+            return ada.send("GET", path).status_code == 503
+
+        wait_for(is_busy, "the key may occupy the whole server")
+        assert ada.problem("GET", path)[1] == "ServerBusy"
+        bob.ok("GET", path)
+    wait_for(lambda: ada.send("GET", path).status_code == 200, "the places are not free again")
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            assert stack.enter_context(ada.http.stream("GET", "/sessions/slow/feed")).status_code == 200
+        assert ada.problem("GET", "/sessions/slow/feed")[:2] == (503, "ServerBusy")
+        ada.ok("GET", path)
+        assert bob.send("GET", "/sessions/slow/feed", params={"timeout_s": "0"}).status_code == 200

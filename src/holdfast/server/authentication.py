@@ -31,6 +31,7 @@ from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_
 from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
 from holdfast.server.security import OPEN_PATHS, Security, is_loopback
 from holdfast.server.settings import ServerSettings
+from holdfast.server.shares import KeyShares
 from holdfast.server.stream_guard import StreamGuard
 
 KEY_HEADERS = ("x-api-key", "api-key")
@@ -52,6 +53,7 @@ class AccessControl:
         self.keys = KeyRing(engine)
         self.audit = Audit(engine)
         self.rates = RateLimiter()
+        self.shares = KeyShares()
         self.spending = KeySpending(engine)
 
     async def find(self, key: str) -> Access | None:
@@ -124,8 +126,9 @@ class Authentication:
             return
         scope.setdefault("state", {})["access"] = access
         send = send if state is None else _add_headers(send, rate_headers(state))
-        guard = StreamGuard(receive, send, access, lambda: control.find(key))
-        await self.app(scope, guard.receive, guard.send)
+        with control.shares.hold(access) as share:
+            guard = StreamGuard(receive, send, access, lambda: control.find(key), share.become_stream)
+            await self.app(scope, guard.receive, guard.send)
 
     def _is_open(self, path: str) -> bool:
         return path in OPEN_PATHS or (path == METRICS_PATH and self._has_open_metrics)

@@ -24,7 +24,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
-from holdfast.errors import HoldfastError, RequestTimeout, StorageError, TooLarge
+from holdfast.errors import HoldfastError, RequestTimeout, ServerBusy, StorageError, TooLarge
 from holdfast.server import metrics
 from holdfast.server.authentication import shape_problem
 from holdfast.server.logs import describe_error, log_request
@@ -109,7 +109,7 @@ class Errors:
         except Exception as error:  # everything that escapes
             request_id = scope["state"]["request_id"]
             problem = build_problem(error, request_id, if_match="if-match" in Headers(scope=scope))
-            if problem["status"] >= 500:
+            if problem["status"] >= 500 and not isinstance(error, ServerBusy):  # which is counted, and nothing failed
                 _log_failure(error, request_id)
             if has_started:  # the answer is cut off: the client must see that it is not complete
                 raise

@@ -34,9 +34,15 @@ class StreamGuard:
     """One request and its answer, which ends if the access of its caller does."""
 
     def __init__(
-        self, receive: Receive, send: Send, access: Access, find_access: Callable[[], Awaitable[Access | None]]
+        self,
+        receive: Receive,
+        send: Send,
+        access: Access,
+        find_access: Callable[[], Awaitable[Access | None]],
+        note_stream: Callable[[], None],
     ) -> None:
         self._receive, self._send = receive, send
+        self._note_stream = note_stream
         self._access, self._find_access = access, find_access
         self._is_stream = False
         self._has_ended = asyncio.Event()
@@ -58,6 +64,8 @@ class StreamGuard:
             return
         if message["type"] == "http.response.start":
             self._is_stream = is_stream(message.get("headers", ()))
+            if self._is_stream:
+                self._note_stream()
         elif self._is_stream and message.get("more_body") and not await self._is_allowed():
             self._has_ended.set()
             message = {"type": "http.response.body", "body": b"", "more_body": False}
