@@ -222,3 +222,21 @@ def test_a_user_who_sends_slowly_leaves_room_for_others(
         assert ada.problem("GET", "/sessions/slow/feed")[:2] == (503, "ServerBusy")
         ada.ok("GET", path)
         assert bob.send("GET", "/sessions/slow/feed", params={"timeout_s": "0"}).status_code == 200
+
+
+def test_a_program_with_one_namespace_does_not_have_the_memory_of_others(callers: dict[str, ApiClient]) -> None:
+    ada, x, program = callers["ada"], callers["x"], callers["program"]
+    ada.ok("POST", "/sessions", {"session": "remembered", "memory": True})
+    ada.ok("POST", "/sessions/remembered/messages", {"message": "user", "content": f"I live on {SECRET}."})
+    ada.ok("POST", "/sessions/remembered/end", {"reason": "done"})
+    program.ok("POST", "/memory/deliver", {"limit": 10})
+    recall = {"query": SECRET, "user": "ada"}
+    for verb, path, body in (
+        ("POST", "/memory/recall", recall),
+        ("GET", "/memory/known?user=ada", None),
+        ("GET", "/memory/totals?user=ada", None),
+        ("POST", "/memory/forget", {"user": "ada"}),
+    ):
+        assert x.problem(verb, path, body)[:2] == (403, "AccessRefused")
+    for each in (ada, program):
+        assert each.ok("POST", "/memory/recall", recall)["passages"]

@@ -71,7 +71,7 @@ def find_whole_feed() -> FeedAddress:
 class UnreadableFeed(Exception):
     """The server sends what is no event: to ask again would bring the same."""
 
-    def build_error(self) -> ServerFailed:
+    def build_error(self) -> HoldfastError:
         reason = f"its feed cannot be read: {self}. It may be of another version of Holdfast"
         return ServerFailed(server="of Holdfast", reason=reason)
 

@@ -51,13 +51,13 @@ class StreamGuard:
     async def receive(self) -> Message:
         if not self._is_stream:
             return await self._receive()
-        tasks = [asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._has_ended.wait())]
+        message, end = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._has_ended.wait())
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return {"type": "http.disconnect"} if self._has_ended.is_set() else await tasks[0]
+            await asyncio.wait([message, end], return_when=asyncio.FIRST_COMPLETED)
+            return {"type": "http.disconnect"} if self._has_ended.is_set() else await message
         finally:
-            for task in tasks:
-                task.cancel()
+            message.cancel()
+            end.cancel()
 
     async def send(self, message: Message) -> None:
         if self._has_ended.is_set():
