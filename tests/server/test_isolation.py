@@ -240,3 +240,17 @@ def test_a_program_with_one_namespace_does_not_have_the_memory_of_others(callers
         assert x.problem(verb, path, body)[:2] == (403, "AccessRefused")
     for each in (ada, program):
         assert each.ok("POST", "/memory/recall", recall)["passages"]
+
+
+def test_a_session_that_is_given_to_another_user_leaves_the_feed_of_the_first(callers: dict[str, ApiClient]) -> None:
+    ada, program = callers["ada"], callers["program"]
+    ada.ok("PUT", "/sessions/given", {"create": True})
+    key = ada.http.headers["authorization"].removeprefix("Bearer ")
+    with holdfast.connect(ada.url, key=key) as engine, engine.watch("given", after=None, timeout_s=10) as watch:
+        ada.ok("PUT", "/sessions/given/working/item", {"value": 1})
+        assert next(watch).type.startswith("working")
+        place = {"actor": "ada"}
+        program.ok("PUT", "/sessions/given/identity", {"identity": {"user_id": "bob"}}, params=place)
+        program.ok("POST", "/sessions/given/messages", {"message": "user", "content": SECRET}, params=place)
+        program.ok("DELETE", "/sessions/given", params={**place, "offload": "false"})
+        assert [next(watch).type, next(watch).type] == ["session.destroyed", "payloads.erased"]
