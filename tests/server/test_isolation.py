@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pytest
 
 import holdfast
-from holdfast.access.records import KeyGrant
+from holdfast.access import keys
+from holdfast.access.access import Right
+from holdfast.access.records import KeyGrant, read_key_id
 from holdfast.model.sessions.layers import Identity
+from holdfast.server import shares, stream_guard
 from tests.server.native.serving import ApiClient, make_keys, serving
 from tests.server.processes import wait_for
 
-WRITER = ("read", "write", "model")
+WRITER: tuple[Right, ...] = ("read", "write", "model")
 SECRET = "zanzibar"
 GRANTS = {
     "program": KeyGrant(name="program", tenant="acme", rights=WRITER),
@@ -31,9 +37,9 @@ GRANTS = {
 @pytest.fixture(scope="module")
 def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ApiClient]]:
     folder: Path = tmp_path_factory.mktemp("isolation")
-    keys = make_keys(folder, *GRANTS.values())
+    made = make_keys(folder, *GRANTS.values())
     with serving(folder) as api:
-        yield {name: api.with_key(key) for name, key in zip(GRANTS, keys, strict=True)}
+        yield {name: api.with_key(key) for name, key in zip(GRANTS, made, strict=True)}
 
 
 def test_a_user_with_the_name_of_the_default_namespace_has_no_session_of_programs(
@@ -156,3 +162,95 @@ def test_a_watch_of_a_user_goes_on_where_it_was(callers: dict[str, ApiClient]) -
         with engine.watch(after=cursor, timeout_s=5) as watch:
             later = [next(watch), next(watch)]
         assert [each.seq for each in later] == [first.seq + 1, first.seq + 2]
+
+
+@pytest.mark.parametrize("path", ["/feed", "/sessions/leaving/feed"])
+def test_a_stream_ends_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(stream_guard, "RECHECK_S", 0.0)
+    monkeypatch.setattr(keys, "KEY_CACHE_S", 0.0)
+    key, other = make_keys(tmp_path, GRANTS["ada"], GRANTS["program"])
+    with serving(tmp_path) as api:
+        ada, program = api.with_key(key), api.with_key(other)
+        ada.ok("PUT", "/sessions/leaving", {"create": True})
+        with ada.http.stream("GET", path, params={"after": "now"}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == ": holdfast"
+            ada.ok("PUT", "/sessions/leaving/working/item", {"value": "before"})
+            read = next(each for each in lines if each.startswith("data: "))
+            assert "working" in read
+            revoke(tmp_path, key)
+            program.ok("PUT", "/sessions/leaving/working/item", {"value": SECRET}, params={"actor": "ada"})
+            assert next((each for each in lines if each.startswith("data: ")), None) is None
+        assert ada.send("GET", path).status_code == 401
+
+
+def revoke(folder: Path, key: str) -> None:
+    async def work() -> None:
+        async with await holdfast.open_async(folder / "agent.db", principal="tests") as engine:
+            await keys.revoke_key(engine, read_key_id(key), by="tests")
+
+    asyncio.run(work())
+
+
+def test_a_user_who_sends_slowly_leaves_room_for_others(
+    callers: dict[str, ApiClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "KEY_REQUESTS", 3)
+    monkeypatch.setattr(shares, "KEY_STREAMS", 2)
+    ada, bob = callers["ada"], callers["bob"]
+    for each in (ada, bob):
+        each.ok("PUT", "/sessions/slow", {"create": True})
+    place, path = urlsplit(ada.url), "/sessions/slow/messages"
+    head = (
+        f"POST /api{path} HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: {ada.http.headers['authorization']}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    with contextlib.ExitStack() as stack:
+
+        def is_busy() -> bool:
+            slow = stack.enter_context(socket.create_connection((str(place.hostname), int(place.port or 0))))
+            slow.sendall(head.encode())
+            return ada.send("GET", path).status_code == 503
+
+        wait_for(is_busy, "the key may occupy the whole server")
+        assert ada.problem("GET", path)[1] == "ServerBusy"
+        bob.ok("GET", path)
+    wait_for(lambda: ada.send("GET", path).status_code == 200, "the places are not free again")
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            assert stack.enter_context(ada.http.stream("GET", "/sessions/slow/feed")).status_code == 200
+        assert ada.problem("GET", "/sessions/slow/feed")[:2] == (503, "ServerBusy")
+        ada.ok("GET", path)
+        assert bob.send("GET", "/sessions/slow/feed", params={"timeout_s": "0"}).status_code == 200
+
+
+def test_a_program_with_one_namespace_does_not_have_the_memory_of_others(callers: dict[str, ApiClient]) -> None:
+    ada, x, program = callers["ada"], callers["x"], callers["program"]
+    ada.ok("POST", "/sessions", {"session": "remembered", "memory": True})
+    ada.ok("POST", "/sessions/remembered/messages", {"message": "user", "content": f"I live on {SECRET}."})
+    ada.ok("POST", "/sessions/remembered/end", {"reason": "done"})
+    program.ok("POST", "/memory/deliver", {"limit": 10})
+    recall = {"query": SECRET, "user": "ada"}
+    for verb, path, body in (
+        ("POST", "/memory/recall", recall),
+        ("GET", "/memory/known?user=ada", None),
+        ("GET", "/memory/totals?user=ada", None),
+        ("POST", "/memory/forget", {"user": "ada"}),
+    ):
+        assert x.problem(verb, path, body)[:2] == (403, "AccessRefused")
+    for each in (ada, program):
+        assert each.ok("POST", "/memory/recall", recall)["passages"]
+
+
+def test_a_session_that_is_given_to_another_user_leaves_the_feed_of_the_first(callers: dict[str, ApiClient]) -> None:
+    ada, program = callers["ada"], callers["program"]
+    ada.ok("PUT", "/sessions/given", {"create": True})
+    key = ada.http.headers["authorization"].removeprefix("Bearer ")
+    with holdfast.connect(ada.url, key=key) as engine, engine.watch("given", after=None, timeout_s=10) as watch:
+        ada.ok("PUT", "/sessions/given/working/item", {"value": 1})
+        assert next(watch).type.startswith("working")
+        place = {"actor": "ada"}
+        program.ok("PUT", "/sessions/given/identity", {"identity": {"user_id": "bob"}}, params=place)
+        program.ok("POST", "/sessions/given/messages", {"message": "user", "content": SECRET}, params=place)
+        program.ok("DELETE", "/sessions/given", params={**place, "offload": "false"})
+        assert [next(watch).type, next(watch).type] == ["session.destroyed", "payloads.erased"]

@@ -219,6 +219,8 @@ async def create_session(
         raise session_not_found(scope)
     for ledger in options.get("ledgers", ()):
         await check_ledger_use(engine, access, ledger)
+    if options.get("memory") and access.identity is None:
+        access.check_whole_tenant()  # the memory of a user quotes their sessions in every namespace
     if access.identity is not None:
         claim = options.get("identity")
         if user not in (None, access.identity.user_id):

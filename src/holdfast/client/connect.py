@@ -19,7 +19,7 @@ from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.api.parts import CallerDocument
 from holdfast.client.calls import RemoteEngineContext
 from holdfast.client.exchanges import RemoteFlow, RemoteRequest, ask
-from holdfast.errors import ExtraMissing, InvalidArgument, InvalidUrl, KeyRefused, describe_value
+from holdfast.errors import ExtraMissing, InvalidArgument, InvalidUrl, KeyRefused, ServerFailed, describe_value
 from holdfast.flows.load import StateCache
 from holdfast.model import limits
 from holdfast.model.names import check_flag, check_whole
@@ -95,7 +95,11 @@ async def connect_async(
 
 def _find_caller() -> RemoteFlow[CallerDocument]:
     response = yield from ask(RemoteRequest("GET", "/caller", is_safe=True))
-    caller: CallerDocument = msgspec.json.decode(response.body, type=CallerDocument)
+    try:
+        caller: CallerDocument = msgspec.json.decode(response.body, type=CallerDocument)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        reason = f"its answer cannot be read: {error}. What is at the address may be no server of Holdfast"
+        raise ServerFailed(server="at the address", reason=reason) from error
     return caller
 
 

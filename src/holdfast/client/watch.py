@@ -37,6 +37,8 @@ PAUSE_S = 0.2
 """The pause before a lost connection is made again."""
 _PASSING = (ServerUnreachable, ServerBusy, ServerFailed, *PASSING_ERRORS)
 """Errors that may be over soon: the server is started again."""
+EVENT_BYTES = 512 << 20
+"""The most bytes of one event: the largest payload, as base64 and as JSON."""
 _SILENCE_S = 60.0
 """A connection without any byte for so long is lost: a server sends a comment every 15 seconds."""
 
@@ -66,21 +68,42 @@ def find_whole_feed() -> FeedAddress:
     return FeedAddress("/admin/events", (), WatchTarget())
 
 
+class UnreadableFeed(Exception):
+    """The server sends what is no event: to ask again would bring the same."""
+
+    def build_error(self) -> HoldfastError:
+        reason = f"its feed cannot be read: {self}. It may be of another version of Holdfast"
+        return ServerFailed(server="of Holdfast", reason=reason)
+
+
 class EventLines:
     """Reads server-sent events from bytes."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._data = b""
 
     def add(self, chunk: bytes) -> Iterator[FeedEvent]:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self._rest += chunk
+        if b"\n" not in chunk:
+            if len(self._rest) > EVENT_BYTES:
+                raise UnreadableFeed(f"an event has more than {EVENT_BYTES} bytes")
+            return
+        *lines, rest = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(rest)
         for line in lines:
             if line.startswith(b"data: "):
                 self._data = line[6:]
             elif not line and self._data:
                 data, self._data = self._data, b""
-                yield msgspec.json.decode(data, type=FeedEvent)
+                yield _decode_event(data)
+
+
+def _decode_event(data: bytes) -> FeedEvent:
+    try:
+        return msgspec.json.decode(data, type=FeedEvent)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UnreadableFeed(str(error)) from error
 
 
 class FeedProgress:
@@ -101,6 +124,8 @@ class FeedProgress:
 
     def note_answer(self, headers: Mapping[str, str]) -> None:
         """The feed begins: note where."""
+        if not headers.get("content-type", "").startswith("text/event-stream"):
+            raise UnreadableFeed("the answer is something else")
         self._failed_at = None
         if self.cursor == NOW:
             self.cursor = unquote_name(headers.get(CURSOR_HEADER, NOW))
@@ -151,6 +176,9 @@ class BlockingReader:
                 if progress.is_finite:
                     break
             except StoreClosed:
+                break
+            except UnreadableFeed as error:
+                end = error.build_error()
                 break
             except HoldfastError as error:
                 end = progress.note_failure(error)
@@ -260,6 +288,9 @@ class AwaitedReader:
                 if progress.is_finite:
                     break
             except StoreClosed:
+                break
+            except UnreadableFeed as error:
+                end = error.build_error()
                 break
             except HoldfastError as error:
                 end = progress.note_failure(error)

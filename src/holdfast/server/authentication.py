@@ -1,8 +1,8 @@
 """Who makes a request: the key or the token of the request becomes the access of its caller, before any route runs.
 
-Laws: no route but OPEN_PATHS runs without an access. A request without a key, with an unknown, an expired or a revoked one,
-all get the same answer after the same work. No answer and no line of a log has a key. A server without keys works on
-loopback only, with a token that its start prints; anywhere else it does not start.
+Laws: no route but OPEN_PATHS runs without an access, and a stream ends with it. A request without a key, with an
+unknown, an expired or a revoked one, all get the same answer after the same work. No answer and no line of a log has a
+key. A server without keys works on loopback only, with a token that its start prints; anywhere else it does not start.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_
 from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
 from holdfast.server.security import OPEN_PATHS, Security, is_loopback
 from holdfast.server.settings import ServerSettings
+from holdfast.server.shares import KeyShares
+from holdfast.server.stream_guard import StreamGuard
 from holdfast.server.v1.errors import shape_error
 
 KEY_HEADERS = ("x-api-key", "api-key")
@@ -53,6 +55,7 @@ class AccessControl:
         self.keys = KeyRing(engine)
         self.audit = Audit(engine)
         self.rates = RateLimiter()
+        self.shares = KeyShares()
         self.spending = KeySpending(engine)
 
     async def find(self, key: str) -> Access | None:
@@ -109,8 +112,9 @@ class Authentication:
             return
         control: AccessControl = scope["app"].state.control
         state: RateState | None = None
+        key = read_key(Headers(scope=scope))
         try:
-            access = await control.find(read_key(Headers(scope=scope)))
+            access = await control.find(key)
             if access is None:
                 await _note_refusal(control, scope)
                 raise KeyRefused(reason=REFUSAL)
@@ -123,7 +127,10 @@ class Authentication:
             await refuse(scope, send, error, {} if state is None else rate_headers(state))
             return
         scope.setdefault("state", {})["access"] = access
-        await self.app(scope, receive, send if state is None else _add_headers(send, rate_headers(state)))
+        send = send if state is None else _add_headers(send, rate_headers(state))
+        with control.shares.hold(access) as share:
+            guard = StreamGuard(receive, send, access, lambda: control.find(key), share.become_stream)
+            await self.app(scope, guard.receive, guard.send)
 
     def _is_open(self, path: str) -> bool:
         return path in OPEN_PATHS or (path == METRICS_PATH and self._has_open_metrics)

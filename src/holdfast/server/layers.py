@@ -26,17 +26,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
 from holdfast.api.requests import STREAM_TYPE
-from holdfast.errors import RequestTimeout, TooLarge
+from holdfast.errors import RequestTimeout, ServerBusy, TooLarge
 from holdfast.server import metrics
 from holdfast.server.authentication import shape_problem
 from holdfast.server.logs import log_failure, log_request
 from holdfast.server.settings import MOST_BODY_BYTES, ServerSettings
 from holdfast.server.state import SERVER_NAME, RunningRequest, ServerState
+from holdfast.server.stream_guard import is_stream
 
 PROBES = frozenset(("/healthz", "/readyz", "/metrics"))
 """Paths that are answered however busy the server is, and that the log leaves out."""
-STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
-"""Types of answers that go on for as long as there is news."""
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What a client may send as X-Request-Id; anything else is replaced."""
 CLIENT_GONE = 499
@@ -112,7 +111,7 @@ class Errors:
         except Exception as error:  # everything that escapes
             request_id = scope["state"]["request_id"]
             problem = build_problem(error, request_id, if_match="if-match" in Headers(scope=scope))
-            if problem["status"] >= 500:
+            if problem["status"] >= 500 and not isinstance(error, ServerBusy):  # which is counted, and nothing failed
                 log_failure(error, request_id)
             if has_started:  # the answer is cut off: the client must see that it is not complete
                 raise
@@ -226,14 +225,6 @@ def find_route(scope: Scope) -> str:
     if path is None or isinstance(route, Mount):  # within a part that is mounted as a whole
         return UNMATCHED
     return (scope.get("root_path", "") + path) or "/"
-
-
-def is_stream(headers: Any) -> bool:
-    """Whether an answer with these headers is a stream."""
-    return any(
-        name.lower() == b"content-type" and value.decode("latin-1").lower().startswith(STREAM_TYPES)
-        for name, value in headers
-    )
 
 
 def build_response(path: str, problem: dict[str, Any], error: Exception, headers: Mapping[str, str]) -> Response:

@@ -85,8 +85,9 @@ async def complete_memory(call: Call, operation: ApiOperation, arguments: Argume
     access = call.access
     if operation.owner is not MemoryFacet:
         return
+    if operation.method in _TENANT_WIDE or (access.identity is None and arguments.get("user") is not None):
+        access.check_whole_tenant()  # the memory of a user quotes their sessions in every namespace
     if operation.method in _TENANT_WIDE:
-        access.check_whole_tenant()
         return
     if "identity" in arguments or (access.identity is not None and operation.method in ("recall", "bootstrap")):
         arguments["identity"] = access.check_identity_claim(arguments.get("identity"))

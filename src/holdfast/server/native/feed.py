@@ -34,6 +34,8 @@ ALL_EVENTS = "/admin/events"
 NOW = "now"
 """The cursor of the next event."""
 MEDIA_TYPE = "text/event-stream"
+_LAST_TYPES = frozenset({"session.destroyed", "payloads.erased"})
+"""The last events of a session, which have no content: whoever follows it sees that it is gone."""
 _HIDDEN_TYPES = ("pack.",)
 """Events of sessions whose payload may name what a user may not know of."""
 
@@ -157,8 +159,9 @@ class FeedView:
         stream = event.stream
         if stream.tenant == SYSTEM_TENANT:
             return None
-        if not self._is_own and self._access.actor is not None and not await self._allows(stream):
-            return None
+        is_known = self._is_own and (self._access.identity is None or event.type in _LAST_TYPES)
+        if not is_known and self._access.actor is not None and not await self._allows(stream):
+            return None  # also of a session that was the reader's when the feed began, and is another user's now
         if self._seal is not None:
             event = msgspec.structs.replace(event, cursor=self._seal.seal(event.cursor))
         return event if self._access.identity is None else hide_payload(event)

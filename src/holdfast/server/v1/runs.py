@@ -459,9 +459,9 @@ class Run:
 
 
 def _is_of_use(tool: holdfast.Tool, pack: holdfast.Pack) -> bool:
-    """Whether to offer a tool of the engine. Beside tools of the client it is offered from the start, so that the list stays
-    as it is. A client without tools may ask a model that takes none: it gets one when something is shown in part, or was
-    called."""
+    """Whether to offer a tool of the engine. Beside tools of the client it is offered from the start, so that the list
+    stays as it is. A client without tools may ask a model that takes none: it gets one when something is shown in part, or
+    was called."""
     if tool.name != holdfast.READ_HANDLE.name or pack.brief.tools or tool.name in pack.text:
         return True
     return any(message.tool_calls for message in pack.history.messages)
