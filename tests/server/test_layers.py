@@ -19,6 +19,7 @@ import pytest
 from starlette.applications import Starlette
 
 from holdfast import errors
+from holdfast.access.records import KeyGrant
 from holdfast.api.problems import raise_problem
 from holdfast.errors import TooLarge
 from holdfast.server import connections, metrics, state
@@ -28,6 +29,7 @@ from holdfast.server.settings import ServerSettings
 from holdfast.storage.blobs import folder as blob_folder
 from tests.disk import QuotaDisk, TapFiles, TapVFS
 from tests.server import workload
+from tests.server.native.serving import make_keys
 from tests.server.running import running
 
 TOKEN = "a-token-of-this-test"
@@ -436,6 +438,7 @@ def test_a_method_that_is_not_known_is_no_label(client: httpx2.Client) -> None:
 
 
 def test_metrics_need_a_key_where_others_can_reach_the_server(tmp_path: Path) -> None:
+    (key,) = make_keys(tmp_path, KeyGrant(name="scraper", rights=("admin",)))
     with serve(tmp_path, behind_tls=True) as (_, client):
-        assert client.get("/metrics").status_code == 200
+        assert client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code == 200
         assert httpx2.get(f"{client.base_url}/metrics").status_code == 401

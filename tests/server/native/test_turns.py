@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.access.records import KeyGrant
-from tests.server.native.serving import TOKEN, ApiClient, make_keys, serving
+from tests.server.native.serving import ApiClient, make_keys, serving
 
 
 def test_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_body_that_ends_too_early_stores_nothing(tmp_path: Path, path: str) ->
         assert call_tool(api, "cat") == "c2_0"
         address = urlsplit(api.url)
         head = (
-            f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {api.key}\r\n"
             "Content-Type: application/octet-stream\r\nContent-Length: 1000000\r\n\r\n"
         )
         with socket.create_connection((address.hostname, address.port)) as connection:
