@@ -442,3 +442,11 @@ def test_metrics_need_a_key_where_others_can_reach_the_server(tmp_path: Path) ->
     with serve(tmp_path, behind_tls=True) as (_, client):
         assert client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code == 200
         assert httpx2.get(f"{client.base_url}/metrics").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/foo"])
+def test_an_address_without_anything_names_the_parts(client: httpx2.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "/api" in answer.json()["detail"]
+    assert "/v1 and /mcp" in answer.json()["detail"]

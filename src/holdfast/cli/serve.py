@@ -106,7 +106,8 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
     The log is on stderr, one JSON object a line; /healthz, /readyz and /metrics are for your tools. SIGTERM ends the server
     in order: it accepts nothing more, lets running requests end, and closes the store.
 
-    Without keys it prints a token, which works until the first key exists. --tenant and --actor are those of the token; a key has its own.
+    Without keys it prints a token, which works until the first key exists. --tenant and --actor are those of the token; a
+    key has its own.
     """
     try:
         from holdfast.server import run  # noqa: PLC0415 - an extra

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.api.problems import build_http_problem, build_problem, headers_of
 from holdfast.api.requests import STREAM_TYPE
-from holdfast.errors import HoldfastError, RequestTimeout, StorageError, TooLarge
+from holdfast.errors import HoldfastError, RequestTimeout, StorageCorrupt, StorageError, TooLarge
 from holdfast.server import metrics
 from holdfast.server.authentication import shape_problem
 from holdfast.server.logs import describe_error, log_request
@@ -41,6 +41,9 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What a client may send as X-Request-Id; anything else is replaced."""
 CLIENT_GONE = 499
 """The status of a request in the log whose client went away before the answer."""
+ADDRESS_ADVICE = (
+    "The server has nothing for {} at this address. Its parts are at /api (/api/openapi.json lists all), /v1 and /mcp."
+)
 UNMATCHED = "unmatched"
 """The route of a request that no route matches."""
 
@@ -248,7 +251,7 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
     """The answer to an address or a method that the server does not have."""
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
-    detail = error.detail if error.detail != title else f"The server has nothing for {request.method} at this address."
+    detail = error.detail if error.detail != title else ADDRESS_ADVICE.format(request.method)
     problem = build_http_problem(error.status_code, title, detail, request.state.request_id)
     return build_response(request.url.path, problem, error, error.headers or {})
 
@@ -257,6 +260,8 @@ def _log_failure(error: Exception, request_id: str) -> None:
     fields: dict[str, Any] = {"request_id": request_id, "error": describe_error(error)}
     if isinstance(error, StorageError):
         fields["message"] = str(error)  # of the store: it quotes no content
+    elif isinstance(error, StorageCorrupt):
+        fields["message"] = f"{error.what} is damaged"  # its reason may quote what is stored
     elif isinstance(error, HoldfastError):
         fields["error"].pop("frames")  # the type says it all
     logging.getLogger("holdfast.server").error("failure", extra={"fields": fields})

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from holdfast.errors import ServerFailed
+from holdfast.errors import ServerFailed, StorageUnavailable, StoreNotOpened
 from holdfast.server.authentication import protect_settings
 from holdfast.server.connections import (
     CONNECTIONS,
@@ -49,7 +49,10 @@ def serve(
     """Run a server until SIGTERM or SIGINT. `announce` gets the settings with the port and the token in use; `factory` is
     the function that builds the application in each process."""
     check_settings(settings)
-    settings = asyncio.run(protect_settings(settings))  # opens the store: its errors are typed, and it is migrated
+    try:
+        settings = asyncio.run(protect_settings(settings))  # opens the store: its errors are typed, and it is migrated
+    except StorageUnavailable as error:
+        raise StoreNotOpened(what=error.what, reason=error.reason) from error
     with contextlib.closing(open_listener(settings.host, settings.port)) as listener, _share_metrics(settings):
         raise_file_limit()
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
