@@ -24,7 +24,7 @@ from holdfast.api.problems import raise_problem
 from holdfast.errors import TooLarge
 from holdfast.server import connections, metrics, state
 from holdfast.server.app import build_app
-from holdfast.server.logs import ACCESS, JsonFormatter
+from holdfast.server.logs import ACCESS, JsonFormatter, build_log_config
 from holdfast.server.settings import ServerSettings
 from holdfast.storage.blobs import folder as blob_folder
 from tests.disk import QuotaDisk, TapFiles, TapVFS
@@ -450,3 +450,22 @@ def test_an_address_without_anything_names_the_parts(client: httpx2.Client, path
     assert answer.status_code == 404
     assert "/api" in answer.json()["detail"]
     assert "/v1 and /mcp" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 3), ("info", 3), ("warning", 2), ("error", 1)])
+def test_lines_of_uvicorn_have_our_name_and_the_death_of_a_worker_is_a_warning(level: str, count: int) -> None:
+    config = build_log_config(level)
+    assert config["loggers"]["uvicorn.error"]["filters"] == ["uvicorn"]
+    options = config["filters"]["uvicorn"]
+    kept, formatter = options["()"](options["level"]), JsonFormatter()
+    lines = []
+    for number, text in (
+        (logging.INFO, "Waiting for child process [7]"),
+        (logging.INFO, "Child process [7] died"),
+        (logging.ERROR, "Child process [7] failed to start"),
+    ):
+        assert number >= config["loggers"]["uvicorn.error"]["level"]
+        record = logging.LogRecord("uvicorn.error", number, "", 0, text, None, None)
+        lines += [json.loads(formatter.format(record))] if kept.filter(record) else []
+    assert {each["logger"] for each in lines} == {"holdfast.server"}
+    assert [each["level"] for each in lines] == ["info", "warning", "error"][-count:]
