@@ -254,7 +254,7 @@ def test_requests_over_the_bound_wait_and_those_over_the_queue_are_refused_at_on
                     raise_problem(each.json())
         assert client.get("/healthz").status_code == 200
         assert client.post("/work/sleep?s=0").status_code == 200
-        assert (server._waiting, server._places._value, server._requests) == (0, 2, set())
+        wait_until(lambda: (server._waiting, server._places._value, server._requests) == (0, 2, set()))
 
 
 def test_a_request_waits_no_longer_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
