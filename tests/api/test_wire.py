@@ -213,7 +213,7 @@ def test_a_message_inside_of_another_value_is_sent_with_all_that_it_has() -> Non
 
 def test_calls_of_an_action_arrive_as_objects_that_mean_the_same() -> None:
     annotation = inspect.signature(SituationFacet.act, eval_str=True).parameters["tool_calls"].annotation
-    calls = [ActionCall(name="find", args={"id": 7}, outcome="failure"), {"name": "find", "args": {"id": 8}}]
+    calls: list[Any] = [ActionCall(name="find", args={"id": 7}, outcome="failure"), {"name": "find", "args": {"id": 8}}]
     received = decode_argument(
         "tool_calls", msgspec.json.decode(msgspec.json.encode(encode_argument("", calls))), annotation
     )
