@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import jsonschema_rs
 import msgspec
@@ -15,6 +15,7 @@ from holdfast.api.examples import EXAMPLES
 from holdfast.api.openapi import build_document
 from holdfast.api.operations import OPERATIONS
 from holdfast.api.parts import PARTS
+from holdfast.api.signatures import read_field_texts
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(build_document()))
 
@@ -80,6 +81,34 @@ def test_everything_is_described() -> None:
         assert entry["summary"], entry["operationId"]
         assert entry["responses"]["default"]["content"], entry["operationId"]
         assert any(status.startswith("2") for status in entry["responses"]), entry["operationId"]
+
+
+def test_options_have_the_texts_of_their_typed_dicts() -> None:
+    entries = {entry["operationId"]: entry for _, entry in operations()}
+    fields = entries["Session.pack"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert fields["settle"]["description"].startswith("false: write nothing.")
+    assert fields["guard"]["description"].startswith("What is done with superseded values")
+    without = [name for name, field in fields.items() if not field.get("description")]
+    assert set(without) <= {"brief", "profile", "reserve"}, "those that are no options"
+    described = [each for _, entry in operations() for each in entry["parameters"] if each.get("description")]
+    everything = [each for _, entry in operations() for each in entry["parameters"]]
+    assert len(described) > 0.9 * len(everything)
+
+
+def test_texts_are_read_from_classes_that_are_extended_too() -> None:
+    assert read_field_texts(_MoreOptions) == {"first": "Of the base: true or null.", "third": "Of its own."}
+
+
+class _BaseOptions(TypedDict, total=False):
+    first: bool | None
+    """Of the base:
+    True or None."""
+    second: int
+
+
+class _MoreOptions(_BaseOptions, total=False):
+    third: str
+    """Of its own."""
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

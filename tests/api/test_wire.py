@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from holdfast.api.wire import (
     SessionAddress,
     answer_type,
     decode_answer,
+    decode_argument,
     decode_bytes,
     encode_answer,
     encode_argument,
@@ -39,9 +41,11 @@ from holdfast.model.frames.frames import SuspensionToken
 from holdfast.model.history.plans import Classic, Faithful, Frugal
 from holdfast.model.names import Scope
 from holdfast.model.sessions.turns import TurnFence
+from holdfast.model.situation.situations import ActionCall
 from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
+from holdfast.runtime.facets import SituationFacet
 from tests.api.values import TEXT, VALUES, WHOLE, values_of
 from tests.support import figure
 
@@ -205,6 +209,19 @@ def test_a_message_inside_of_another_value_is_sent_with_all_that_it_has() -> Non
     call = holdfast.ToolCall("c1_0", "find_order", {"id": 7})
     assert encode_argument("call", call) == "c1_0"
     assert encode_argument("tool_calls", [call])[0]["name"] == "find_order"
+
+
+def test_calls_of_an_action_arrive_as_objects_that_mean_the_same() -> None:
+    annotation = inspect.signature(SituationFacet.act, eval_str=True).parameters["tool_calls"].annotation
+    calls: list[Any] = [ActionCall(name="find", args={"id": 7}, outcome="failure"), {"name": "find", "args": {"id": 8}}]
+    received = decode_argument(
+        "tool_calls", msgspec.json.decode(msgspec.json.encode(encode_argument("", calls))), annotation
+    )
+    assert [type(each) for each in received] == [dict, dict], "JSON cannot tell them apart"
+    with holdfast.open("memory:") as engine:
+        session = engine.create_session("s")
+        stored = [session.situation.act(tool_calls=each).tool_calls for each in (calls, received)]
+    assert stored[0] == stored[1]
 
 
 def test_what_stands_for_a_session_has_its_scope() -> None:

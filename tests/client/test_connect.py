@@ -25,6 +25,7 @@ from holdfast.errors import (
     HoldfastError,
     InvalidArgument,
     InvalidNumber,
+    InvalidServerUrl,
     InvalidUrl,
     KeyRefused,
     LocalOnly,
@@ -96,6 +97,47 @@ def test_plain_http_goes_to_this_machine_only() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], kind: type[HoldfastError]) -> None:
     with pytest.raises(kind):
         holdfast.connect("https://agents.example", **options)
+
+
+@pytest.mark.parametrize("path", ["/api", "/v1", "/mcp", "/healthz", "/elsewhere"])
+@pytest.mark.parametrize("key", [TOKEN, "hf_other"])
+def test_a_wrong_path_of_a_server_is_told_as_such(url: str, path: str, key: str) -> None:
+    with pytest.raises((InvalidServerUrl, KeyRefused)) as refusal:
+        holdfast.connect(url + path, key=key)
+    assert key not in str(refusal.value)
+    if key == TOKEN:
+        assert refusal.type is InvalidServerUrl
+        assert url + path in str(refusal.value)
+        assert "holdfast serve" in str(refusal.value)
+
+
+@pytest.mark.parametrize("status", [200, 301, 401, 404])
+def test_a_server_of_something_else_is_told_as_such(status: int) -> None:
+    async def answer(scope: Any, _receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await send({"type": "lifespan.startup.complete"})
+            return
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b'{"hello": "world"}'})
+
+    with running(answer) as url, pytest.raises(InvalidServerUrl, match=r"not as Holdfast|not that of Holdfast"):
+        holdfast.connect(url, key=TOKEN)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8787", "localhost:8787/api", "[::1]:8787", "agents.example:443"])
+def test_an_address_without_a_scheme_is_shown(address: str) -> None:
+    with pytest.raises(InvalidServerUrl, match="begins with https:// or http://") as refusal:
+        holdfast.connect(address, key=SECRET)
+    assert repr(address.partition("/")[0]) in str(refusal.value)
+
+
+@pytest.mark.parametrize("address", ["hf_3b4eda_tkA24", f"ada:{SECRET}@host:1", "a.b.c", "agent.db"])
+def test_what_may_be_a_secret_is_not_shown(address: str) -> None:
+    with pytest.raises(InvalidServerUrl) as refusal:
+        holdfast.connect(address, key="k")
+    assert address not in str(refusal.value)
+    assert SECRET not in str(refusal.value)
 
 
 def test_the_key_is_an_argument_or_in_the_environment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tests.docs.test_examples import ROOT
-from tests.server.native.serving import TOKEN, serving
+from tests.server.native.serving import serving
 
 PAGE = ROOT / "docs" / "howto" / "http-api.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
@@ -28,7 +28,7 @@ def test_every_command_prints_what_the_page_says(tmp_path: Path) -> None:
             ["bash", "-euo", "pipefail", "-c", script],
             check=False,
             cwd=tmp_path,
-            env={**os.environ, "SERVER": api.url, "KEY": TOKEN},
+            env={**os.environ, "SERVER": api.url, "KEY": api.key},
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,

@@ -17,6 +17,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 import holdfast
+from holdfast import errors
+from holdfast.mcp import mistakes
 from mcp import Client
 from tests.mcp.endpoints import MODES, Wire, connected, serving
 
@@ -551,3 +553,46 @@ def test_ids_of_messages_are_of_their_session(tmp_path: Path) -> None:
                         assert await call(client, "record", **sent) == recorded
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_wrong_arguments_are_explained_in_our_words(url: str, mode: str) -> None:
+    async def body() -> None:
+        async with connected(url, "ada", mode) as client:
+            missing = await fail(client, "record", role="user", content="hello")
+            assert "Invalid argument `text` of `record`: it is missing." in missing
+            assert "no argument 'content'" in missing
+            assert "role, text, message_id, session, frame" in missing
+            wrong = await fail(client, "record", role="system", text="x")
+            assert "`role`" in wrong
+            assert "'user' or 'assistant'" in wrong
+            asked = await fail(client, "ask", text="Ship it?")
+            assert "`question` of `ask`" in asked
+            for text in (missing, wrong, asked, await fail(client, "pack", budget="many")):
+                assert "pydantic" not in text
+                assert "://" not in text
+                assert "\n" not in text
+
+    asyncio.run(body())
+
+
+def test_errors_name_tools_and_no_methods(url: str) -> None:
+    async def body() -> None:
+        async with connected(url, "ada") as client:
+            await call(client, "record", role="user", text="hello")
+            for text in (
+                await fail(client, "pack", frame="f999"),
+                await fail(client, "begin", goal="x", parent="f999"),
+                await fail(client, "read_handle", handle="h999_0"),
+                await fail(client, "read_handle", handle="p999"),
+                await fail(client, "ask", question="?", token="nonsense", answer="yes"),
+            ):
+                assert "()" not in text, text
+
+    asyncio.run(body())
+
+
+def test_the_advice_of_errors_has_words_for_models() -> None:
+    templates = [" ".join((each.__doc__ or "").split()) for each in vars(errors).values() if isinstance(each, type)]
+    for advice, _ in mistakes._TOOL_WORDS:
+        assert any(advice in template for template in templates), advice

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.server.v1 import upstreams
-from tests.server.native.serving import TOKEN, serving
+from tests.server.native.serving import serving
 
 PIECE = b"x" * (1 << 16)
 MOST_BYTES = 1 << 20
@@ -77,7 +77,7 @@ def head(status: str, kind: str, *more: str) -> bytes:
 def ask(folder: Path, upstream: RawUpstream, **fields: Any) -> Any:
     with serving(folder, upstream=upstream.url, upstream_kind="openai") as api:
         body = {"model": "m", "input": "hello", **fields}
-        return api.http.post(f"{api.url}/v1/responses", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
+        return api.http.post(f"{api.url}/v1/responses", json=body, headers={"Authorization": f"Bearer {api.key}"})
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,17 @@ import pytest
 from starlette.applications import Starlette
 
 from holdfast import errors
+from holdfast.access.records import KeyGrant
 from holdfast.api.problems import raise_problem
 from holdfast.errors import TooLarge
 from holdfast.server import connections, metrics, state
 from holdfast.server.app import build_app
-from holdfast.server.logs import ACCESS, JsonFormatter
+from holdfast.server.logs import ACCESS, JsonFormatter, build_log_config
 from holdfast.server.settings import ServerSettings
 from holdfast.storage.blobs import folder as blob_folder
 from tests.disk import QuotaDisk, TapFiles, TapVFS
 from tests.server import workload
+from tests.server.native.serving import make_keys
 from tests.server.running import running
 
 TOKEN = "a-token-of-this-test"
@@ -252,7 +254,7 @@ def test_requests_over_the_bound_wait_and_those_over_the_queue_are_refused_at_on
                     raise_problem(each.json())
         assert client.get("/healthz").status_code == 200
         assert client.post("/work/sleep?s=0").status_code == 200
-        assert (server._waiting, server._places._value, server._requests) == (0, 2, set())
+        wait_until(lambda: (server._waiting, server._places._value, server._requests) == (0, 2, set()))
 
 
 def test_a_request_waits_no_longer_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,6 +438,34 @@ def test_a_method_that_is_not_known_is_no_label(client: httpx2.Client) -> None:
 
 
 def test_metrics_need_a_key_where_others_can_reach_the_server(tmp_path: Path) -> None:
+    (key,) = make_keys(tmp_path, KeyGrant(name="scraper", rights=("admin",)))
     with serve(tmp_path, behind_tls=True) as (_, client):
-        assert client.get("/metrics").status_code == 200
+        assert client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code == 200
         assert httpx2.get(f"{client.base_url}/metrics").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/foo"])
+def test_an_address_without_anything_names_the_parts(client: httpx2.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "/api" in answer.json()["detail"]
+    assert "/v1 and /mcp" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 3), ("info", 3), ("warning", 2), ("error", 1)])
+def test_lines_of_uvicorn_have_our_name_and_the_death_of_a_worker_is_a_warning(level: str, count: int) -> None:
+    config = build_log_config(level)
+    assert config["loggers"]["uvicorn.error"]["filters"] == ["uvicorn"]
+    options = config["filters"]["uvicorn"]
+    kept, formatter = options["()"](options["level"]), JsonFormatter()
+    lines = []
+    for number, text in (
+        (logging.INFO, "Waiting for child process [7]"),
+        (logging.INFO, "Child process [7] died"),
+        (logging.ERROR, "Child process [7] failed to start"),
+    ):
+        assert number >= config["loggers"]["uvicorn.error"]["level"]
+        record = logging.LogRecord("uvicorn.error", number, "", 0, text, None, None)
+        lines += [json.loads(formatter.format(record))] if kept.filter(record) else []
+    assert {each["logger"] for each in lines} == {"holdfast.server"}
+    assert [each["level"] for each in lines] == ["info", "warning", "error"][-count:]

@@ -52,12 +52,12 @@ def test_every_error_comes_back_as_it_was(kind: type[HoldfastError]) -> None:
         assert document["title"]
         again = read_problem(document)
         assert str(again) == document["detail"]
-        if document["status"] == 500:
+        if document["status"] == 500 and kind is not errors.StorageCorrupt:
             assert type(again) is errors.ServerFailed
             continue
         assert type(again) is kind
         assert document["type"] == kind.__name__
-        if not isinstance(error, errors.StorageError):
+        if not isinstance(error, errors.StorageError | errors.StorageCorrupt):
             assert set(vars(again)) == set(vars(error))
     plain = make(kind, ["a text", 5, "\ud800 half", "long " * 500, STREAM])
     if status_of(plain) < 500:
@@ -138,6 +138,19 @@ def test_no_path_address_or_message_of_a_driver_gets_out(kind: type[HoldfastErro
     text = json.dumps(build_problem(error, "r"))
     assert "/srv" not in text
     assert "internal" not in text
+
+
+def test_damage_is_told_without_its_place() -> None:
+    document = build_problem(errors.StorageCorrupt(what="/srv/agent.db", reason="page 7: secret"), "r")
+    assert (document["status"], document["type"]) == (500, "StorageCorrupt")
+    assert document["detail"].startswith("the store is damaged: see the log of the server.")
+    assert isinstance(read_problem(through_json(document)), errors.StorageCorrupt)
+
+
+def test_a_session_that_is_not_there_is_named_without_a_thread_that_nobody_named() -> None:
+    place = {"tenant": "acme", "actor": "ada", "session": "s"}
+    assert "thread" not in str(errors.SessionNotFound(**place, thread=None))
+    assert "(thread 't')" in str(errors.SessionNotFound(**place, thread="t"))
 
 
 def test_when_to_try_again() -> None:

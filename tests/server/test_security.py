@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.access.records import KeyGrant
 from holdfast.server.security import HostRule, is_loopback, split_host
 from holdfast.server.settings import ServerSettings
 from tests.server.running import running
-from tests.server.test_authentication import TOKEN, bearer, small_app
+from tests.server.test_authentication import TOKEN, bearer, make, small_app
 
 PAGE = "https://app.example"
+KEYS: dict[str, str] = {}
+"""The keys of servers that have no token, by their addresses."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         allowed_hosts=("api.example",),
         behind_tls=True,
     )
+    _, key = make(settings.store, KeyGrant(name="page"))
     with running(small_app(settings)) as url:
+        KEYS[url] = key
         yield url
 
 
@@ -43,7 +48,7 @@ def settings_in(folder: Path, **changes: Any) -> ServerSettings:
 
 
 def get(url: str, **headers: str) -> httpx2.Response:
-    return httpx2.get(f"{url}/api/me", headers={**bearer(TOKEN), **headers})
+    return httpx2.get(f"{url}/api/me", headers={**bearer(KEYS.get(url, TOKEN)), **headers})
 
 
 def test_a_name_that_is_not_the_servers_is_refused(plain: str, shared: str) -> None:

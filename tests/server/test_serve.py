@@ -89,6 +89,7 @@ def test_what_cannot_run_is_refused_before_anything_starts(tmp_path: Path) -> No
             ((store, "--port", str(taken.getsockname()[1])), 3, "InvalidArgument"),
             ((store, "--host", "nowhere.invalid"), 4, "KeysMissing"),
             ((store, "--host", "0.0.0.0"), 4, "KeysMissing"),
+            ((store, "--behind-tls"), 4, "KeysMissing"),
             ((store, "--upstream", "ftp://models"), 3, "InvalidArgument"),
             (
                 (store, "--upstream", "http://127.0.0.1:1/v1", "--upstream-key", "NO_SUCH_VARIABLE"),
@@ -99,12 +100,14 @@ def test_what_cannot_run_is_refused_before_anything_starts(tmp_path: Path) -> No
             ((store, "--grace", "-1"), 3, "InvalidNumber"),
             (("memory:", "--workers", "2"), 3, "InvalidArgument"),
             ((foreign,), 4, "ForeignFile"),
-            ((tmp_path / "no" / "folder.db",), 4, "StorageUnavailable"),
+            ((tmp_path / "no" / "folder.db",), 4, "StoreNotOpened"),
         ]
         for args, code, name in cases:
             ran = run(*args, "--json")
             assert (ran.returncode, ran.stdout) == (code, ""), (args, ran.stderr)
-            assert json.loads(ran.stderr)["error"]["type"] == name, args
+            error = json.loads(ran.stderr)["error"]
+            assert error["type"] == name, args
+            assert "may have been stored" not in error["message"], args
 
 
 @pytest.mark.parametrize(

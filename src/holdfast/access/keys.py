@@ -166,7 +166,8 @@ class KeyRing:
         return access
 
     async def has_live_keys(self) -> bool:
-        await self._refresh(self._timer())
+        """Whether the store has a key that works, as it was at most KEY_CACHE_S ago."""
+        await self._refresh(self._timer() - KEY_CACHE_S)
         return any(record.status(self._clock()) == "live" for record in self._records.values())
 
     def _open(self, key: str) -> Access | None:

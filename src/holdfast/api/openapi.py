@@ -55,6 +55,39 @@ _PLACES = {
     "tool": "read_handle, recall_memory or update_situation.",
     "digest": "The SHA-256 of the body, in hexadecimal.",
 }
+_COMMON = {
+    "actor": "The namespace of the session; the key of a user has its own.",
+    "budget": "The most tokens.",
+    "goal": "What is to be done.",
+    "identity": "Who the user is, with authority and permissions.",
+    "limit": "The most items of the answer.",
+    "model": "The name of the model, for its context window and its prices.",
+    "name": "The name, or the key of a fact.",
+    "query": "The topic, or what to look for.",
+    "reason": "Why. It is stored.",
+    "session": "The name of the session, or its scope.",
+    "thread": "A conversation of its own under the name of the session.",
+    "ttl_s": "Seconds until it expires.",
+    "user": "The id of the user. With the key of a user, it may be left out.",
+    "value": "The value: any JSON.",
+}
+"""What parameters mean that are the same in all operations."""
+_OUTSIDE = {
+    "after": "Only what comes after this.",
+    "before": "Only what comes before this.",
+    "call": "The id of the tool call: c12_0.",
+    "cursor": "The cursor of the answer before; empty for the beginning.",
+    "handle": "The id of a handle: h12_0.",
+    "job": "The id of the job.",
+    "message_id": "The id of a message, an item, a part or a call.",
+    "pack": "The id of a pack: p12.",
+    "proposal": "The id of a proposal.",
+    "reservation": "The id of a reservation.",
+    "scope": "The scope of the facts.",
+    "scope_id": "What the scope refers to: the id of a project, task or session.",
+    "withdrawal": "The number of the withdrawal event.",
+}
+"""The same, for those of a path or a query."""
 _PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "A problem as in RFC 9457. `type` is the name of the error, `attributes` its data.",
@@ -104,9 +137,9 @@ class _SchemaBook:
     def __init__(self) -> None:
         self._types: dict[int, tuple[Any, dict[str, Any]]] = {}
 
-    def use(self, kind: Any) -> dict[str, Any]:
+    def use(self, kind: Any, description: str = "") -> dict[str, Any]:
         """A schema that is filled in by build()."""
-        schema: dict[str, Any] = {}
+        schema: dict[str, Any] = {"description": description} if description else {}
         self._types[id(schema)] = (kind, schema)
         return schema
 
@@ -177,7 +210,7 @@ def _describe_places(path: str, known: set[str]) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "description": _PLACES.get(name, ""),
+            "description": _PLACES.get(name) or _OUTSIDE.get(name, ""),
             "schema": {"type": "string"},
         }
         for name in _BRACES.findall(path)
@@ -201,7 +234,10 @@ def _describe_parameter(parameter: ApiParameter, schemas: _SchemaBook) -> list[d
     match parameter.place:
         case "path":
             schema = schemas.use(int if wire_type(parameter.annotation) is int else str)
-            return [{"name": parameter.name, "in": "path", "required": True, "schema": schema}]
+            described = _PLACES.get(parameter.name, describe(parameter))
+            return [
+                {"name": parameter.name, "in": "path", "required": True, "description": described, "schema": schema}
+            ]
         case "header":
             return [_header(parameter.header, _HEADERS[parameter.name])]
         case "query":
@@ -209,9 +245,15 @@ def _describe_parameter(parameter: ApiParameter, schemas: _SchemaBook) -> list[d
     return []
 
 
+def describe(parameter: ApiParameter) -> str:
+    """What a parameter means, as its typed dict says, or as it does in all operations."""
+    common = _COMMON if parameter.place == "body" else _COMMON | _OUTSIDE
+    return parameter.description or common.get(parameter.name, "")
+
+
 def _describe_query(parameter: ApiParameter, schemas: _SchemaBook) -> list[dict[str, Any]]:
     wanted = wire_type(parameter.annotation)
-    form, required = takes_struct(parameter), parameter.is_required
+    form, required, meaning = takes_struct(parameter), parameter.is_required, describe(parameter)
     members = [each for each in (get_args(wanted) if is_union(wanted) else (wanted,)) if each is not types.NoneType]
     structs = [each for each in members if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     others = [each for each in members if each not in structs]
@@ -219,10 +261,10 @@ def _describe_query(parameter: ApiParameter, schemas: _SchemaBook) -> list[dict[
     if others:
         if any(get_origin(each) in (list, tuple) for each in others):
             text = {"type": "string", "contentMediaType": JSON, "contentSchema": schemas.use(wanted)}
-            described.append(_query(parameter.name, text, "As JSON.", required=required))
+            described.append(_query(parameter.name, text, f"{meaning} As JSON.".strip(), required=required))
         else:
             kind = _join(others)
-            described.append(_query(parameter.name, schemas.use(kind), "", required=required and form == "no"))
+            described.append(_query(parameter.name, schemas.use(kind), meaning, required=required and form == "no"))
     if structs:
         token = {
             "type": "string",
@@ -231,7 +273,9 @@ def _describe_query(parameter: ApiParameter, schemas: _SchemaBook) -> list[dict[
             "contentSchema": schemas.use(_join(structs)),
         }
         name = parameter.name + (STRUCT_SUFFIX if form == "too" else "")
-        described.append(_query(name, token, "As base64url of JSON.", required=required and form == "only"))
+        described.append(
+            _query(name, token, f"{meaning} As base64url of JSON.".strip(), required=required and form == "only")
+        )
     return described
 
 
@@ -249,7 +293,7 @@ def _describe_body(
         JSON: {
             "schema": {
                 "type": "object",
-                "properties": {each.name: schemas.use(wire_type(each.annotation)) for each in fields},
+                "properties": {each.name: schemas.use(wire_type(each.annotation), describe(each)) for each in fields},
                 "required": [each.name for each in fields if each.is_required],
                 "additionalProperties": False,
             }

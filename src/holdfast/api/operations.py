@@ -69,7 +69,7 @@ close_calls             POST    /calls/close
 withdraw                POST    /withdrawals
 restore                 POST    /withdrawals/{withdrawal}/restore
 search                  GET     /search
-pack                    POST    /packs
+pack                    POST    /packs                            read
 frame                   POST    /frames
 """
 _SESSION = """

@@ -45,6 +45,7 @@ STATUSES: dict[type[BaseException], int] = {
     errors.KeyRefused: 401,
     errors.RateExceeded: 429,
     errors.SpendExceeded: 429,
+    errors.StorageCorrupt: 500,
     errors.StorageBusy: 503,
     errors.StorageFull: 507,
     errors.StorageReadOnly: 503,
@@ -96,7 +97,7 @@ def headers_of(error: BaseException) -> dict[str, str]:
 def build_problem(error: BaseException, request_id: str, *, if_match: bool = False) -> dict[str, Any]:
     """The document for an error: `type`, `title`, `status`, `detail`, `instance` (the id of the request), `attributes`."""
     status = status_of(error, if_match=if_match)
-    if status == 500 or not isinstance(error, HoldfastError):
+    if not isinstance(error, HoldfastError) or (status == 500 and not isinstance(error, errors.StorageCorrupt)):
         return _build_failure(request_id)
     attributes = {name: _to_json(value) for name, value in _hide_inside(error).items()}
     shown = type(error)(**{name: _from_json(value) for name, value in attributes.items()})
@@ -152,7 +153,7 @@ def _build_failure(request_id: str) -> dict[str, Any]:
 def _hide_inside(error: HoldfastError) -> dict[str, object]:
     """The data of an error without the places and the messages of the server's own store."""
     data = vars(error)
-    if not isinstance(error, errors.StorageError):
+    if not isinstance(error, errors.StorageError | errors.StorageCorrupt):
         return data
     return {**data, **{name: text for name, text in _INSIDE.items() if name in data}}
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import itertools
 import re
+import sys
+import textwrap
 import types
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -17,6 +21,8 @@ CAUSE_HEADER = "Holdfast-Cause"
 _HEADERS = {"key": IDEMPOTENCY_HEADER, "expect": VERSION_HEADER, "cause": CAUSE_HEADER}
 _NO_HEADER = frozenset({"EntriesFacet.append"})
 """Methods whose `key` is no idempotency key."""
+_JSON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_PYTHON_WORDS = re.compile(r"\b(?:True|False|None)\b")
 _BRACES = re.compile(r"{(\w+)}")
 REQUIRED: Any = inspect.Parameter.empty
 """The default of a parameter that has none."""
@@ -33,6 +39,8 @@ class ApiParameter(NamedTuple):
     """The method takes the elements of the list one by one."""
     is_positional: bool = False
     """The method takes it by its position alone."""
+    description: str = ""
+    """What the option means, if its typed dict says so."""
 
     @property
     def is_required(self) -> bool:
@@ -97,10 +105,34 @@ def read_signature(operation: ApiOperation) -> OperationSignature:
 def _read_options(operation: ApiOperation, unpacked: Any, place: Literal["query", "body"]) -> list[ApiParameter]:
     """The options of a typed dict that a method takes as keywords."""
     (options,) = get_args(unpacked)
+    texts = read_field_texts(options)
     return [
-        ApiParameter(name, hint, "header" if _is_header(operation, name) else place, None)
+        ApiParameter(
+            name, hint, "header" if _is_header(operation, name) else place, None, description=texts.get(name, "")
+        )
         for name, hint in get_type_hints(options).items()
     ]
+
+
+@functools.cache
+def read_field_texts(options: type) -> dict[str, str]:
+    """The texts below the fields of a class, and of the classes that it extends. Python keeps none of them: they
+    are read from the source; empty without one."""
+    try:
+        (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
+    except (OSError, TypeError):
+        return {}
+    assert isinstance(parsed, ast.ClassDef), "it is the source of a class"
+    texts: dict[str, str] = {}
+    for base in parsed.bases:  # a typed dict does not know what it extends
+        extended = getattr(sys.modules[options.__module__], base.id, None) if isinstance(base, ast.Name) else None
+        if isinstance(extended, type):
+            texts |= read_field_texts(extended)
+    for field, text in itertools.pairwise(parsed.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                texts[name] = _PYTHON_WORDS.sub(lambda found: _JSON_WORDS[found[0]], " ".join(words.split()))
+    return texts
 
 
 def _is_header(operation: ApiOperation, name: str) -> bool:

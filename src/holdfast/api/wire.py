@@ -21,6 +21,7 @@ from holdfast.api.packs import PackDocument, PackReceipt, describe_pack, read_re
 from holdfast.api.signatures import is_union
 from holdfast.errors import InvalidArgument, InvalidNumber, describe_value
 from holdfast.flows.frames.frames import FrameReference
+from holdfast.flows.situation.situations import CALL_KEYS
 from holdfast.model import limits
 from holdfast.model.content import Part, ToolCall
 from holdfast.model.entries.entry import Entry, NewEntry
@@ -32,6 +33,7 @@ from holdfast.model.names import Scope
 from holdfast.model.packs.pack import PackRecord
 from holdfast.model.sessions.messages import Message
 from holdfast.model.sessions.turns import TurnFence
+from holdfast.model.situation.situations import ActionCall
 from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import FunctionTool
 from holdfast.render.pack import Pack
@@ -139,6 +141,8 @@ def _encode_value(name: str, value: object) -> Any:
     document = _to_document(value)
     if document is not None:
         return msgspec.to_builtins(document)
+    if isinstance(value, ActionCall):  # as the dict that a program may pass in its place: JSON cannot tell them apart
+        return _encode_object(name, {each: getattr(value, each) for each in CALL_KEYS})
     if isinstance(value, msgspec.Struct):
         return _encode_struct(name, value.declaration if isinstance(value, FunctionTool) else value)
     if isinstance(value, bytes | bytearray | memoryview):

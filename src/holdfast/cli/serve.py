@@ -115,7 +115,8 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
     The log is on stderr, one JSON object a line; /healthz, /readyz and /metrics are for your tools. SIGTERM ends the server
     in order: it accepts nothing more, lets running requests end, and closes the store.
 
-    Without keys it prints a token. --tenant and --actor are those of the token; a key has its own.
+    Without keys it prints a token, which works until the first key exists. --tenant and --actor are those of the token; a
+    key has its own.
     """
     try:
         from holdfast.server import run  # noqa: PLC0415 - an extra
@@ -154,6 +155,6 @@ def serve(settings: Settings, /, store: str | None, log_level: str, **options: A
             return
         print_line(f"Holdfast serves {mask_address(started.store)} at {url}")
         if started.token:
-            print_line(f"Token with all rights, until the server ends: {started.token}")
+            print_line(f"Token with all rights, until the server ends or the store has a key: {started.token}")
 
     run.serve(chosen, announce=announce, log_level=log_level)

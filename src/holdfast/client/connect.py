@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,8 +19,8 @@ from holdfast.adapters.system import RandomIds, SystemClock
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.api.parts import CallerDocument
 from holdfast.client.calls import RemoteEngineContext
-from holdfast.client.exchanges import RemoteFlow, RemoteRequest, ask
-from holdfast.errors import ExtraMissing, InvalidArgument, InvalidUrl, KeyRefused, ServerFailed, describe_value
+from holdfast.client.exchanges import RemoteFlow, RemoteRequest, ask, is_foreign
+from holdfast.errors import ExtraMissing, InvalidArgument, InvalidServerUrl, KeyRefused, describe_value
 from holdfast.flows.load import StateCache
 from holdfast.model import limits
 from holdfast.model.names import check_flag, check_whole
@@ -34,6 +35,8 @@ DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_RETRIES = 4
 MAX_TIMEOUT_S = 3_600
 MAX_RETRIES = 20
+_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}(?=/|$)")
+"""A host with a port, without a scheme."""
 
 
 def connect(
@@ -62,7 +65,7 @@ def connect(
 
     pool = BlockingPool(address)
     try:
-        caller = pool(_find_caller())
+        caller = pool(_find_caller(address.url))
     except BaseException:
         pool.close()
         raise
@@ -85,7 +88,7 @@ async def connect_async(
 
     pool = AwaitedPool(address)
     try:
-        caller = await pool(_find_caller())
+        caller = await pool(_find_caller(address.url))
     except BaseException:
         await pool.close()
         raise
@@ -93,13 +96,14 @@ async def connect_async(
     return engine
 
 
-def _find_caller() -> RemoteFlow[CallerDocument]:
-    response = yield from ask(RemoteRequest("GET", "/caller", is_safe=True))
+def _find_caller(url: str) -> RemoteFlow[CallerDocument]:
+    response = yield from ask(RemoteRequest("GET", "/caller", is_safe=True, is_first=True))
+    if is_foreign(response):
+        raise InvalidServerUrl(url=url, reason=f"it answered with status {response.status}, and not as Holdfast does")
     try:
         caller: CallerDocument = msgspec.json.decode(response.body, type=CallerDocument)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        reason = f"its answer cannot be read: {error}. What is at the address may be no server of Holdfast"
-        raise ServerFailed(server="at the address", reason=reason) from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise InvalidServerUrl(url=url, reason="its answer is not that of Holdfast") from None
     return caller
 
 
@@ -147,20 +151,20 @@ def _check_key(key: object) -> str:
 def _check_url(url: object, *, allow_plain: bool) -> str:
     """The address of a server. It has no user, password, query or fragment: those would be shown."""
     if type(url) is not str:
-        raise InvalidUrl(url=describe_value(url), reason="it is not the address of a server")
+        raise InvalidServerUrl(url=describe_value(url), reason="it is not the address of a server")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise InvalidUrl(url=_mask(url), reason="it is not an address") from None
+        raise InvalidServerUrl(url=_mask(url), reason="it is not an address") from None
     if parts.scheme not in ("http", "https") or not host:
-        reason = "the address of a server begins with https:// or http://; use holdfast.open() for a file or a database"
-        raise InvalidUrl(url=_mask(url), reason=reason)
+        reason = "an address begins with https:// or http://; holdfast.open() is for a file or a database"
+        raise InvalidServerUrl(url=_mask(url), reason=reason)
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise InvalidUrl(url=_mask(url), reason="it has more than a host and a path; pass the key as key=…")
+        raise InvalidServerUrl(url=_mask(url), reason="it has more than a host and a path; pass the key as key=…")
     if parts.scheme == "http" and not allow_plain and not _is_loopback(host):
         reason = "http would send the key in the clear; use https, or insecure=True if the network is yours"
-        raise InvalidUrl(url=_mask(url), reason=reason)
+        raise InvalidServerUrl(url=_mask(url), reason=reason)
     name = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{parts.path.rstrip('/')}"
 
@@ -169,7 +173,10 @@ def _mask(url: str) -> str:
     """An address without what may be secret in it."""
     scheme, separator, rest = url.partition("://")
     host = rest.rpartition("@")[2].partition("?")[0].partition("#")[0]
-    return f"{scheme}{separator}{host}" if separator else "…"
+    if separator:
+        return f"{scheme}{separator}{host}"
+    found = _HOST_AND_PORT.match(url)  # anything else may be a key in the wrong place
+    return found[0] if found else "…"
 
 
 def _is_loopback(host: str) -> bool:

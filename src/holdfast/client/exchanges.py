@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast import errors
 from holdfast.api.problems import read_problem
 from holdfast.errors import HoldfastError, ServerBusy, ServerFailed, ServerUnreachable
 from holdfast.flows.effects import OutsideCall
@@ -52,6 +53,8 @@ class RemoteRequest(NamedTuple):
     media_type: str = JSON
     is_safe: bool = False
     """Sending it twice does the same as sending it once."""
+    is_first: bool = False
+    """It finds out whether the address is that of Holdfast: an answer of another server is no error yet."""
 
     @property
     def has_body_again(self) -> bool:
@@ -128,7 +131,8 @@ def attempts(request: RemoteRequest, server: str, retries: int) -> Generator[Sen
             failure.__cause__ = error.__cause__
             may_retry = request.is_repeatable or (request.has_body_again and not error.was_sent)
         else:
-            if response.status < FIRST_FAILURE or is_absent(response):
+            is_answer = response.status < FIRST_FAILURE or is_absent(response)
+            if is_answer or (request.is_first and is_foreign(response)):
                 return response
             failure = read_failure(response, server)
             is_refused = isinstance(failure, ServerBusy)  # before anything was done
@@ -151,6 +155,14 @@ def is_absent(response: RemoteResponse) -> bool:
     if response.status == _NO_CONTENT:
         return True
     return response.status == 404 and _read_document(response).get("type") == ABSENT
+
+
+def is_foreign(response: RemoteResponse) -> bool:
+    """Whether the answer is one that no address of the API of Holdfast gives. One of a proxy that is busy may go away."""
+    if response.status < FIRST_FAILURE or response.status in (429, *range(500, 600)):
+        return False
+    kind = getattr(errors, str(_read_document(response).get("type")), None)
+    return not (isinstance(kind, type) and issubclass(kind, HoldfastError))
 
 
 def read_failure(response: RemoteResponse, server: str) -> HoldfastError:

@@ -10,6 +10,7 @@
     │   ├── InvalidTool          a function that cannot be a tool
     │   ├── InvalidLedger        no ledger is named, or several
     │   ├── InvalidUrl           a store address that cannot be opened
+    │   │   └── InvalidServerUrl an address that is not of a Holdfast server
     │   ├── InvalidCursor        a feed cursor of another store
     │   ├── InvalidAppend        an append that breaks the contract of the store
     │   ├── TooLarge             over one of the named limits
@@ -94,6 +95,7 @@
     │   ├── StorageFull          no space is left
     │   ├── StorageReadOnly      the file or the server cannot be written
     │   ├── StorageUnavailable   an I/O error, a missing folder, a lost connection
+    │   │   └── StoreNotOpened   the same, before a server has started
     │   ├── StoreClosed          used after close()
     │   ├── StoreFeatureMissing  a store of one's own without methods that are needed
     │   ├── ForkedHandle         used in a child process after fork()
@@ -197,6 +199,7 @@ from holdfast.errors.inputs import (
     InvalidLedger,
     InvalidName,
     InvalidNumber,
+    InvalidServerUrl,
     InvalidText,
     InvalidTool,
     InvalidUrl,
@@ -266,6 +269,7 @@ from holdfast.errors.storage import (
     StorageUnavailable,
     StoreClosed,
     StoreFeatureMissing,
+    StoreNotOpened,
     UnsafeSqlite,
 )
 
@@ -318,6 +322,7 @@ __all__ = [
     "InvalidLedger",
     "InvalidName",
     "InvalidNumber",
+    "InvalidServerUrl",
     "InvalidText",
     "InvalidTool",
     "InvalidUrl",
@@ -381,6 +386,7 @@ __all__ = [
     "StorageUnavailable",
     "StoreClosed",
     "StoreFeatureMissing",
+    "StoreNotOpened",
     "StrategyRefused",
     "StrategyUnknown",
     "SummaryStale",

@@ -20,11 +20,15 @@ class HoldfastError(Exception):
     def __init__(self, **data: object) -> None:
         plain = {name: _to_plain(value) for name, value in data.items()}
         self.__dict__.update(plain)
-        template = " ".join((type(self).__doc__ or "").split())
+        template = self._write_template()
         shown = {
             name: _shorten(value, REASON_CHARS if name == "reason" else VALUE_CHARS) for name, value in plain.items()
         }
         super().__init__(template.format(**shown))
+
+    def _write_template(self) -> str:
+        """The message, with the names of the data in braces."""
+        return " ".join((type(self).__doc__ or "").split())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_error, (type(self), dict(self.__dict__))

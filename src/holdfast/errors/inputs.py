@@ -77,6 +77,11 @@ class InvalidUrl(InvalidInput):
     reason: str
 
 
+class InvalidServerUrl(InvalidUrl):
+    """{url!r} is not the address of a Holdfast server: {reason}. Pass the address that `holdfast serve` prints, with its
+    scheme and without /api or /v1. Nothing was stored."""
+
+
 class InvalidCursor(InvalidInput):
     """The cursor {cursor!r} is not from this store. Start again with the empty cursor ""."""
 
@@ -178,13 +183,17 @@ class NotFound(HoldfastError, LookupError):
 
 
 class SessionNotFound(NotFound):
-    """There is no session {session!r} of actor {actor!r} (thread {thread!r}) in tenant {tenant!r}. Create it with
-    create_session(), or check the tenant and the actor."""
+    """There is no session {session!r} of actor {actor!r} (thread {thread!r}) in tenant {tenant!r}. Create it first, or
+    check its name, the tenant and the actor."""
 
     tenant: str
     actor: str
     session: str
     thread: str | None
+
+    def _write_template(self) -> str:
+        template = super()._write_template()
+        return template if self.thread is not None else template.replace(" (thread {thread!r})", "")
 
 
 class SessionDestroyedError(SessionNotFound):

@@ -96,8 +96,8 @@ class SpendExceeded(AccessRefused):
 
 
 class KeysMissing(HoldfastError):
-    """The server would listen on {host!r}, where others can reach it, but it has no keys and no issuer of tokens.
-    Create a key with `holdfast keys create`, or listen on 127.0.0.1. The server was not started."""
+    """Others could reach the server on {host!r}, directly or through a proxy, but it has no keys and no issuer of tokens.
+    Create a key with `holdfast keys create`, or listen on 127.0.0.1 without `--behind-tls`. The server was not started."""
 
     host: str
 

@@ -89,6 +89,10 @@ class StorageUnavailable(StorageError):
     reason: str
 
 
+class StoreNotOpened(StorageUnavailable):
+    """{what} could not be opened: {reason}. Check the path and the disk, or the database server. Nothing was stored."""
+
+
 class StoreClosed(StorageError):
     """{what} was closed. Open it again."""
 

@@ -14,18 +14,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.mcpserver import MCPServer, RequestStateSecurity
+from mcp.server.mcpserver import Context, MCPServer, RequestStateSecurity
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_REQUEST
+from mcp_types import INVALID_REQUEST, CallToolResult, InputRequiredResult
+from pydantic import ValidationError
 
 import holdfast
 from holdfast.access.system import system_session
 from holdfast.errors import EntryConflict, RightMissing
 from holdfast.mcp.ask import ask_tool
 from holdfast.mcp.caller import Caller, CallerSource
+from holdfast.mcp.mistakes import explain_arguments
 from holdfast.mcp.resources import AgentResources
 from holdfast.mcp.subscriptions import Subscriptions
 from holdfast.mcp.tasks import Tasks
@@ -90,6 +93,21 @@ def _own_logging() -> Iterator[None]:
         root.removeHandler(handler)
 
 
+class _ToolServer(MCPServer[Any]):
+    """A server of MCP that says in our words what is wrong with the arguments of a tool."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            tool = self._tool_manager.get_tool(name)
+            if tool is None or not isinstance(error.__cause__, ValidationError):
+                raise
+            raise explain_arguments(tool, arguments, error) from error.__cause__
+
+
 class AgentServer:
     """A server with the tools of Holdfast. `mcp` is the MCPServer, for tools of your own beside them."""
 
@@ -108,7 +126,7 @@ class AgentServer:
             codec=self._codec, ttl=ANSWER_S, bind_principal=lambda ctx: source(ctx).fingerprint
         )
         with _own_logging():
-            self.mcp: MCPServer[Any] = MCPServer(
+            self.mcp: MCPServer[Any] = _ToolServer(
                 name,
                 title="Holdfast",
                 description="Durable memory and state for agents.",

@@ -58,6 +58,7 @@ from holdfast.access.system import now_us
 from holdfast.errors import AlreadyTerminal, HoldfastError, TurnBusy
 from holdfast.mcp import task_frames
 from holdfast.mcp.background import background_context
+from holdfast.mcp.mistakes import explain_arguments
 from holdfast.mcp.task_frames import StoredTask, TaskCall, TaskOwner
 
 EXTENSION_ID = "io.modelcontextprotocol/tasks"
@@ -342,7 +343,8 @@ class Tasks(Extension):
         except ToolError as error:
             if isinstance(error, UnexpectedToolError):
                 _logger.exception("The tool %r raised an unexpected exception", call.tool)
-            return CallToolResult(content=[TextContent(type="text", text=str(error))], is_error=True)
+            explained = explain_arguments(self._tools[call.tool].tool, call.arguments, error)
+            return CallToolResult(content=[TextContent(type="text", text=str(explained))], is_error=True)
         assert isinstance(result, CallToolResult | InputRequiredResult)
         return result
 

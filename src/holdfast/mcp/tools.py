@@ -18,10 +18,11 @@ from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
 import holdfast
-from holdfast.errors import HoldfastError, InvalidArgument, SessionNotFound
+from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.flows.history import handle_text
 from holdfast.mcp import results
 from holdfast.mcp.caller import Caller, CallerSource
+from holdfast.mcp.mistakes import explain_error
 from holdfast.mcp.results import (
     FrameResult,
     HandleResult,
@@ -51,10 +52,6 @@ FRAME_BUDGET = 50_000
 MOST_FACTS = 50
 QUOTATIONS, QUOTED_TOKENS = 8, 1_500
 """What of the session a recall quotes: passages, and tokens together."""
-_NO_SESSION = (
-    "You have no session {!r}. Leave `session` out for your usual one, or create it: record, remember, begin and ask "
-    "do that."
-)
 READ_TOOLS = frozenset({"recall", "situation", "read_handle", "pack"})
 """The tools of a caller who may only read."""
 
@@ -76,10 +73,8 @@ def tool_errors(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return await function(*args, **kwargs)
-        except SessionNotFound as error:
-            raise ToolError(f"{type(error).__name__}: {_NO_SESSION.format(error.session)}") from error
         except HoldfastError as error:
-            raise ToolError(f"{type(error).__name__}: {error}") from error
+            raise ToolError(explain_error(error)) from error
 
     return run
 

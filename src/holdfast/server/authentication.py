@@ -1,8 +1,9 @@
 """Who makes a request: the key or the token of the request becomes the access of its caller, before any route runs.
 
-Laws: no route but OPEN_PATHS runs without an access, and a stream ends with it. A request without a key, with an
-unknown, an expired or a revoked one, all get the same answer after the same work. No answer and no line of a log has a
-key. A server without keys works on loopback only, with a token that its start prints; anywhere else it does not start.
+Laws: no route but OPEN_PATHS runs without an access, and a stream ends with it. A request without a key, with an unknown,
+an expired or a revoked one, all get the same answer after the same work. No answer and no line of a log has a key. A
+server without keys works on loopback only, with a token that its start prints; anywhere else, and behind TLS, it does not
+start. The token ends with the first key: it works only while the store has no live key.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class AccessControl:
     """What one process knows of its callers: keys, tokens, rates, spending and the audit."""
 
     def __init__(self, engine: holdfast.AsyncEngine, settings: ServerSettings) -> None:
-        self._token = settings.token.encode() if is_loopback(settings.host) else b""
+        self._token = b"" if needs_keys(settings) else settings.token.encode()
         self._local = Access(tenant=settings.local_tenant, actor=settings.local_actor, key_id=LOCAL_KEY_ID)
         self._tokens = None if settings.jwt is None else TokenVerifier(settings.jwt)
         self.keys = KeyRing(engine)
@@ -60,11 +61,17 @@ class AccessControl:
 
     async def find(self, key: str) -> Access | None:
         """What a key or a token allows; None if it is not valid."""
-        if self._token and hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._token):
+        is_local = self._token and hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._token)
+        if is_local and not await self.keys.has_live_keys():
             return self._local
         if self._tokens is not None and not read_key_id(key) and key.count(".") == 2:
             return await self._tokens.verify(key)
         return await self.keys.find(key)
+
+
+def needs_keys(settings: ServerSettings) -> bool:
+    """Whether others can reach the server, by its address or through a proxy."""
+    return settings.behind_tls or not is_loopback(settings.host)
 
 
 async def is_protected(engine: holdfast.AsyncEngine, settings: ServerSettings) -> bool:
@@ -73,13 +80,14 @@ async def is_protected(engine: holdfast.AsyncEngine, settings: ServerSettings) -
 
 
 async def protect_settings(settings: ServerSettings) -> ServerSettings:
-    """The settings to start a server with: a server without keys gets a token on loopback, and is refused elsewhere.
+    """The settings to start a server with: a server without keys gets a token on loopback, and is refused elsewhere, and
+    behind TLS.
 
     `holdfast serve` calls this once, before its workers start, and prints the token."""
     async with await holdfast.open_async(settings.store, principal="server") as engine:
         if await is_protected(engine, settings):
             return msgspec.structs.replace(settings, token="")
-    if not is_loopback(settings.host):
+    if needs_keys(settings):
         raise KeysMissing(host=settings.host)
     return msgspec.structs.replace(settings, token=settings.token or f"hf_local_{secrets.token_urlsafe(TOKEN_BYTES)}")
 
@@ -87,7 +95,7 @@ async def protect_settings(settings: ServerSettings) -> ServerSettings:
 async def open_access(app: Starlette, engine: holdfast.AsyncEngine, settings: ServerSettings) -> AccessControl:
     """Prepare the access of an application that starts: `app.state.control`, `.spending` and `.audit`. A server that
     everybody could use does not start."""
-    if not is_loopback(settings.host) and not await is_protected(engine, settings):
+    if needs_keys(settings) and not await is_protected(engine, settings):
         raise KeysMissing(host=settings.host)
     control = AccessControl(engine, settings)
     app.state.control, app.state.spending, app.state.audit = control, control.spending, control.audit
@@ -104,7 +112,7 @@ class Authentication:
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
-        self._has_open_metrics = is_loopback(settings.host) and not settings.behind_tls
+        self._has_open_metrics = not needs_keys(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or self._is_open(scope["path"]):

@@ -40,6 +40,9 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What a client may send as X-Request-Id; anything else is replaced."""
 CLIENT_GONE = 499
 """The status of a request in the log whose client went away before the answer."""
+ADDRESS_ADVICE = (
+    "The server has nothing for {} at this address. Its parts are at /api (/api/openapi.json lists all), /v1 and /mcp."
+)
 UNMATCHED = "unmatched"
 """The route of a request that no route matches."""
 
@@ -239,6 +242,6 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
     """The answer to an address or a method that the server does not have."""
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
-    detail = error.detail if error.detail != title else f"The server has nothing for {request.method} at this address."
+    detail = error.detail if error.detail != title else ADDRESS_ADVICE.format(request.method)
     problem = build_http_problem(error.status_code, title, detail, request.state.request_id)
     return build_response(request.url.path, problem, error, error.headers or {})

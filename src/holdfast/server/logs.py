@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import datetime
 import logging
+import re
 import traceback
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import HoldfastError, StorageError
+from holdfast.errors import HoldfastError, StorageCorrupt, StorageError
 
 ACCESS = "holdfast.requests"
 """The logger of requests."""
@@ -21,7 +22,12 @@ FIELDS = "fields"
 """The attribute of a record with the fields of its line."""
 STACK_FRAMES = 30
 """The most frames of an error in the log: the innermost."""
-_QUIET = ("uvicorn.error", "holdfast")
+SERVER = "holdfast.server"
+"""The logger of the server itself."""
+_UVICORN = "uvicorn.error"
+_DEATH = re.compile(r"Child process \[[0-9]+\] died")
+"""What uvicorn says of a worker that was killed."""
+_QUIET = (_UVICORN, "holdfast")
 """Loggers whose messages have no contents. Of all others only the name and the level are logged."""
 
 
@@ -45,6 +51,20 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
+class UvicornLines(logging.Filter):
+    """Gives the lines of uvicorn our name, and the death of a worker the level that it deserves."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self._level = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.name = SERVER
+        if record.levelno < logging.WARNING and _DEATH.search(record.getMessage()):
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return record.levelno >= self._level
+
+
 def describe_error(error: BaseException) -> dict[str, Any]:
     """The type and the frames of an error, without its message."""
     frames = traceback.extract_tb(error.__traceback__)[-STACK_FRAMES:]
@@ -64,6 +84,8 @@ def log_failure(error: BaseException, request_id: str) -> None:
     fields: dict[str, Any] = {"request_id": request_id, "error": describe_error(error)}
     if isinstance(error, StorageError):
         fields["message"] = str(error)  # of the store: it quotes no content
+    elif isinstance(error, StorageCorrupt):
+        fields["message"] = f"{error.what} is damaged"  # its reason may quote what is stored
     elif isinstance(error, HoldfastError):
         fields["error"].pop("frames")  # the type says it all
     logging.getLogger("holdfast.server").error("failure", extra={FIELDS: fields})
@@ -78,14 +100,16 @@ def log_request(level: int, fields: dict[str, Any]) -> None:
 
 def build_log_config(level: str) -> dict[str, Any]:
     """The configuration of `logging` for a server and its workers."""
+    number = logging.getLevelNamesMapping()[level.upper()]
     return {
         "version": 1,
         "disable_existing_loggers": False,
+        "filters": {"uvicorn": {"()": UvicornLines, "level": number}},
         "formatters": {"json": {"()": JsonFormatter}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stderr"}},
         "root": {"handlers": ["stderr"], "level": "WARNING"},
         "loggers": {
             "holdfast": {"level": level.upper()},
-            "uvicorn.error": {"level": level.upper()},
+            _UVICORN: {"level": min(number, logging.INFO), "filters": ["uvicorn"]},
         },
     }

@@ -19,7 +19,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from holdfast.errors import ServerFailed
+from holdfast.errors import ServerFailed, StorageUnavailable, StoreNotOpened
 from holdfast.server.authentication import protect_settings
 from holdfast.server.connections import (
     CONNECTIONS,
@@ -49,18 +49,25 @@ def serve(
     """Run a server until SIGTERM or SIGINT. `announce` gets the settings with the port and the token in use; `factory` is
     the function that builds the application in each process."""
     check_settings(settings)
-    settings = asyncio.run(protect_settings(settings))  # opens the store: its errors are typed, and it is migrated
+    try:
+        settings = asyncio.run(protect_settings(settings))  # opens the store: its errors are typed, and it is migrated
+    except StorageUnavailable as error:
+        raise StoreNotOpened(what=error.what, reason=error.reason) from error
     with contextlib.closing(open_listener(settings.host, settings.port)) as listener, _share_metrics(settings):
         raise_file_limit()
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
         store_settings(settings)
-        announce(settings)
         config = build_config(settings, log_level, factory)
-        with _ignore_signals():
-            if settings.workers == 1:
-                _run_one(uvicorn.Server(config), listener)
-            else:
-                _run_several(Multiprocess(config, [listener]))
+        if settings.workers == 1:
+            server = uvicorn.Server(config)
+            with _take_signals(lambda: setattr(server, "should_exit", True)):
+                announce(settings)
+                _run_one(server, listener)
+        else:
+            with _take_signals(lambda: None):
+                supervisor = Multiprocess(config, [listener])  # it takes the signals from here on
+                announce(settings)
+                _run_several(supervisor)
 
 
 def build_config(settings: ServerSettings, log_level: str, factory: str) -> uvicorn.Config:
@@ -114,9 +121,10 @@ def _share_metrics(settings: ServerSettings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ignore_signals() -> Iterator[None]:
-    """uvicorn sends itself the signal again when it has ended: it has done its work by then."""
-    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
+def _take_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop at a signal that comes before uvicorn has its own handlers. One that it sends itself again when it has ended
+    changes nothing."""
+    before = {each: signal.signal(each, lambda *_: stop()) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

@@ -61,7 +61,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     turn_wait_s: float = 20
     """How many seconds a request waits for the turn on its conversation, before it is refused as busy."""
     token: str = ""
-    """The token of a server without keys, on loopback: made and printed at its start."""
+    """The token of a server without keys, on loopback: made and printed at its start. It ends with the first key."""
     local_tenant: str = "default"
     """The tenant of the token."""
     local_actor: str | None = None

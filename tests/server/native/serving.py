@@ -24,7 +24,8 @@ from tests.postgres import empty_url
 from tests.server.running import running
 
 TOKEN = "the-token-of-the-tests"
-"""It has all rights."""
+"""It has all rights in a store without keys."""
+ALL_RIGHTS = KeyGrant(name="local", rights=("read", "write", "model", "admin"))
 PATIENCE_S = 60
 _NAMES: RouteTree[str] = RouteTree()
 for _operation in OPERATIONS:
@@ -36,6 +37,7 @@ class ApiClient:
 
     def __init__(self, url: str, key: str = TOKEN, answered: set[str] | None = None) -> None:
         self.url = url
+        self.key = key
         self.http = httpx2.Client(base_url=f"{url}/api", headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_S)
         self.answered: set[str] = set() if answered is None else answered
         """The operations that were answered with success."""
@@ -101,14 +103,16 @@ class FailureLog(logging.Handler):
 
 @contextmanager
 def serving(folder: Path, **settings: Any) -> Iterator[ApiClient]:
-    """Serve a store in a folder. At the end, no request may have failed in an unexpected way."""
+    """Serve a store in a folder, to a client with a key of all rights. At the end, no request may have failed in an
+    unexpected way."""
     failures = FailureLog()
     logger = logging.getLogger("holdfast.server")
     logger.addHandler(failures)
-    options = {"store": str(folder / "agent.db"), "token": TOKEN, "background": False, **settings}
+    options = {"store": str(folder / "agent.db"), "background": False, **settings}
+    (key,) = asyncio.run(create_keys(options["store"], ALL_RIGHTS))
     try:
         with running(build_app(ServerSettings(**options))) as url:
-            api = ApiClient(url)
+            api = ApiClient(url, key)
             try:
                 yield api
             finally:
@@ -134,9 +138,9 @@ def serving_on(store: str, folder: Path) -> Iterator[ApiClient]:
 
 def make_keys(folder: Path, *grants: KeyGrant) -> list[str]:
     """Create keys in the store of a folder."""
+    return asyncio.run(create_keys(str(folder / "agent.db"), *grants))
 
-    async def make() -> list[str]:
-        async with await holdfast.open_async(folder / "agent.db", principal="tests") as engine:
-            return [(await create_key(engine, grant, by="tests"))[1] for grant in grants]
 
-    return asyncio.run(make())
+async def create_keys(store: str, *grants: KeyGrant) -> list[str]:
+    async with await holdfast.open_async(store, principal="tests") as engine:
+        return [(await create_key(engine, grant, by="tests"))[1] for grant in grants]

@@ -114,6 +114,12 @@ def test_a_user_sees_their_own_ledger_and_memory(callers: Callers) -> None:
     assert len(callers.ada.items("/ledgers", params={"kind": "user"})) == 1
     assert callers.ada.ok("POST", "/memory/recall", {"query": "plan", "user": "ada"})["passages"] == []
     assert callers.ada.problem("POST", "/memory/recall", {"query": "plan", "user": "bob"})[:2] == (403, "AccessRefused")
+    assert callers.ada.ok("POST", "/memory/recall", {"query": "plan"})["passages"] == [], "the key says who it is"
+    assert callers.ada.ok("GET", "/memory/known") == callers.ada.ok("GET", "/memory/known?user=ada")
+    assert callers.ada.ok("GET", "/memory/totals") == callers.ada.ok("GET", "/memory/totals?user=ada")
+    assert callers.ada.ok("POST", "/memory/forget", {})["passages"] == 0
+    missing = callers.desk.problem("POST", "/memory/recall", {"query": "plan"})
+    assert missing[:2] == (422, "InvalidArgument"), "a program says whom it means"
     claim = {"query": "plan", "user": "ada", "identity": {"user_id": "ada", "authority": "admin"}}
     assert callers.ada.problem("POST", "/memory/recall", claim)[:2] == (403, "AccessRefused")
     assert callers.ada.problem("POST", "/memory/deliver", {})[:2] == (403, "AccessRefused")
@@ -141,6 +147,20 @@ def test_rights(callers: Callers) -> None:
         assert callers.desk.problem(verb, path)[:2] == (403, "RightMissing")
     assert callers.ada.problem("PUT", "/sessions/mine2", {"create": False})[:2] == (404, "SessionNotFound")
     assert callers.admin.http.get("/sessions", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_who_may_read_gets_a_pack_and_writes_nothing(callers: Callers) -> None:
+    callers.desk.ok("PUT", "/sessions/packed", {"create": True})
+    callers.desk.ok("POST", "/sessions/packed/messages", {"message": "user", "content": "My plan is pro."})
+    frame = callers.desk.ok("POST", "/sessions/packed/frames", {"goal": "work", "budget": 1_000})["frame"]
+    version = callers.desk.ok("GET", "/sessions/packed")["version"]
+    for place in ("/sessions/packed", f"/sessions/packed/frames/{frame}"):
+        assert callers.reader.ok("POST", f"{place}/packs", {"budget": 2_000})["manifest"]
+        assert callers.reader.ok("POST", f"{place}/packs", {"budget": 2_000, "settle": False})["manifest"]
+        for option in ({"settle": True}, {"reserve": 10}):
+            assert callers.reader.problem("POST", f"{place}/packs", option)[:2] == (403, "RightMissing")
+    assert callers.desk.ok("GET", "/sessions/packed")["version"] == version
+    assert callers.desk.ok("POST", "/sessions/packed/packs", {"budget": 2_000, "settle": True})["manifest"]
 
 
 def test_no_key_reaches_what_the_server_stores(callers: Callers) -> None:

@@ -231,7 +231,7 @@ def test_a_job_whose_process_was_killed_has_failed(tmp_path: Path, monkeypatch: 
             port = probe.getsockname()[1]
         command = [sys.executable, "-c", SERVER, str(tmp_path / "agent.db"), TOKEN, str(port)]
         process = subprocess.Popen(command, env=os.environ)
-        other = api.with_key(TOKEN)
+        other = api.with_key(api.key)
         other.http.base_url = f"http://127.0.0.1:{port}/api"
         try:
             wait_until_up(other)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from tests.server.native.serving import TOKEN, ApiClient, serving
+from tests.server.native.serving import ApiClient, serving
 
 
 def send_and_leave(api: ApiClient, path: str, body: Mapping[str, object], key: str) -> None:
@@ -18,7 +18,7 @@ def send_and_leave(api: ApiClient, path: str, body: Mapping[str, object], key: s
     address = urlsplit(api.url)
     content = msgspec.json.encode(body)
     head = (
-        f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {api.key}\r\n"
         f"Content-Type: application/json\r\nIdempotency-Key: {key}\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     with socket.create_connection((address.hostname, address.port)) as connection:

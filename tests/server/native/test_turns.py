@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.access.records import KeyGrant
-from tests.server.native.serving import TOKEN, ApiClient, make_keys, serving
+from tests.server.native.serving import ApiClient, make_keys, serving
 
 
 def test_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -106,9 +106,15 @@ def test_bodies_as_bytes(tmp_path: Path) -> None:
             assert part.headers["content-range"] == f"bytes {start}-{stop - 1}/{len(body)}"
         assert api.send("GET", path, headers={"Range": "bytes=9999999-"}).status_code == 416
         assert api.send("GET", path, headers={"Range": "bytes=5-2"}).content == body
+        assert api.problem("GET", f"/blobs/{'0' * 64}")[:2] == (404, "BlobNotFound")
         assert api.problem("GET", f"/blobs/{'0' * 64}?size=1")[:2] == (404, "BlobNotFound")
         assert api.problem("GET", "/blobs/xyz")[:2] == (422, "InvalidArgument")
         small = api.ok("POST", "/blobs", content=b"small")
+        unknown = api.problem("GET", f"/blobs/{small['digest']}")
+        assert unknown[:2] == (422, "InvalidArgument")
+        assert "?size=" in unknown[2]["detail"]
+        empty = api.ok("POST", "/blobs", content=b"")
+        assert api.send("GET", f"/blobs/{empty['digest']}").content == b""
         assert api.problem("GET", f"/blobs/{small['digest']}?size=99")[:2] == (422, "InvalidArgument")
         api.ok("POST", "/sessions", {"session": "s"})
         wrong = {"message": "user", "content": [{"type": "file", "ref": {**small, "size": 99}}]}
@@ -122,7 +128,7 @@ def test_a_body_that_ends_too_early_stores_nothing(tmp_path: Path, path: str) ->
         assert call_tool(api, "cat") == "c2_0"
         address = urlsplit(api.url)
         head = (
-            f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"POST /api{path} HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {api.key}\r\n"
             "Content-Type: application/octet-stream\r\nContent-Length: 1000000\r\n\r\n"
         )
         with socket.create_connection((address.hostname, address.port)) as connection:

@@ -64,7 +64,7 @@ from holdfast.model.state import SessionState
 from holdfast.text.lines import one_line
 
 _FENCE_PATTERN = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
-_CALL_KEYS = ("name", "args", "result", "outcome")
+CALL_KEYS = ("name", "args", "result", "outcome")
 
 
 # The situation
@@ -298,9 +298,9 @@ def _check_calls(calls: object) -> tuple[ActionCall, ...]:
 
 def _check_call(argument: str, call: object) -> ActionCall:
     if type(call) is ActionCall:
-        call = {name: getattr(call, name) for name in _CALL_KEYS}
-    if type(call) is not dict or not {*call} <= {*_CALL_KEYS} or "name" not in call:
-        reason = f"pass a dict with {', '.join(_CALL_KEYS)}, not {describe_value(call)}"
+        call = {name: getattr(call, name) for name in CALL_KEYS}
+    if type(call) is not dict or not {*call} <= {*CALL_KEYS} or "name" not in call:
+        reason = f"pass a dict with {', '.join(CALL_KEYS)}, not {describe_value(call)}"
         raise InvalidArgument(argument=argument, reason=reason)
     result = call.get("result")
     text = result if type(result) is str else format_value(to_json("the result", result))

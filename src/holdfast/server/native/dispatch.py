@@ -39,9 +39,10 @@ from holdfast.model.packs.pack import Manifest
 from holdfast.render.pack import Pack
 from holdfast.runtime.admin import Admin
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.memory import MemoryFacet
 from holdfast.server.native.answers import VERSIONED, build_answer, matches, read_page, read_version
 from holdfast.server.native.calls import Call
-from holdfast.server.native.engine_calls import ENGINE_CALLS, complete_memory
+from holdfast.server.native.engine_calls import ENGINE_CALLS, complete_memory, complete_user
 from holdfast.server.native.feed import hide_payload
 from holdfast.server.native.objects import names_body, open_owner, resolve_arguments
 from holdfast.server.native.route_tree import RouteTree
@@ -145,6 +146,8 @@ async def read_request(operation: ApiOperation, call: Call) -> dict[str, Any]:
         arguments = {**{name: query[name] for name in ("actor", "thread") if name in query}, **arguments}
     if is_streamed and STREAMED[operation.method] in arguments:
         raise InvalidArgument(argument=STREAMED[operation.method], reason="it is the body of the request")
+    if operation.owner is MemoryFacet:
+        complete_user(call, operation, arguments)
     if not is_streamed:
         check_complete(operation, arguments)
     return arguments
@@ -154,6 +157,7 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
     owner = await open_owner(call, operation)
     checked = await resolve_arguments(call, owner, arguments)
     await complete_memory(call, operation, checked)
+    complete_pack(operation, call, checked)
     await complete_write(operation, call, checked)
     version: int | None = None
     if operation.verb == "GET":
@@ -221,6 +225,15 @@ def hide_system(page: FeedPage) -> FeedPage:
     shown = [number for number, event in enumerate(page.events) if event.stream.tenant != SYSTEM_TENANT]
     cursors = tuple(page.cursors[number] for number in shown) if page.cursors else ()
     return FeedPage(tuple(page.events[number] for number in shown), page.cursor, cursors)
+
+
+def complete_pack(operation: ApiOperation, call: Call, arguments: dict[str, Any]) -> None:
+    """With the right to read only, a pack is built and nothing is written: what would write needs the right for it."""
+    if operation.method != "pack" or "write" in call.access.rights:
+        return
+    if arguments.get("reserve") is not None or arguments.get("settle", False) is not False:
+        call.access.check("write")
+    arguments["settle"] = False
 
 
 async def complete_write(operation: ApiOperation, call: Call, arguments: dict[str, Any]) -> None:

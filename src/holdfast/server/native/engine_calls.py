@@ -80,6 +80,15 @@ ENGINE_CALLS: dict[str, Callable[[Call, Arguments], Awaitable[Any]]] = {
 }
 
 
+def complete_user(call: Call, operation: ApiOperation, arguments: Arguments) -> None:
+    """With the key of a user, a request about a memory need not say whose it is."""
+    identity = call.access.identity
+    if identity is None or operation.method in _TENANT_WIDE or arguments.get("session") is not None:
+        return
+    if arguments.get("user") is None:
+        arguments["user"] = identity.user_id
+
+
 async def complete_memory(call: Call, operation: ApiOperation, arguments: Arguments) -> None:
     """Check whose memory a request is about; with the key of a user, it is their own."""
     access = call.access
@@ -91,8 +100,6 @@ async def complete_memory(call: Call, operation: ApiOperation, arguments: Argume
         return
     if "identity" in arguments or (access.identity is not None and operation.method in ("recall", "bootstrap")):
         arguments["identity"] = access.check_identity_claim(arguments.get("identity"))
-    if access.identity is not None and arguments.get("session") is None:
-        arguments.setdefault("user", access.identity.user_id)
     user, scope = arguments.get("user"), arguments.get("session")
     if type(user) is str and not access.allows_memory(user):
         raise AccessRefused(reason="the key is of a user, and reads the memory of that user only")

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 import holdfast
 from holdfast import codec
 from holdfast.api.requests import STREAM_TYPE
-from holdfast.errors import BlobNotFound, InvalidArgument, StorageCorrupt, describe_value
+from holdfast.errors import InvalidArgument, StorageCorrupt, describe_value
 from holdfast.flows import effects
 from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.names import check_whole
@@ -61,9 +61,17 @@ async def _find_size(call: Call, digest: str) -> int:
         return check_whole("size", int(text) if is_number else text)
     where: dict[str, str | int] = {"tenant": call.access.tenant, "digest": digest}
     rows = await call.engine._drive(effects.rows(BlobRow, where, None, 1))
-    if not rows:
-        raise BlobNotFound(tenant=call.access.tenant, digest=digest)
-    return rows[0].size
+    if rows:
+        return rows[0].size
+    try:
+        async for _ in call.engine.blobs.chunks(BlobRef(digest, 0)):
+            break
+    except StorageCorrupt:  # it is there, and is not empty
+        reason = (
+            "no message has this body yet, so its size is not known; send ?size= with the size that its upload gave"
+        )
+        raise InvalidArgument(argument="size", reason=reason) from None
+    return 0
 
 
 async def get_content(call: Call) -> Response:
