@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from tests.protocols import Reply, Talk
-from tests.server.v1.serving import KEY, key_of, serving
+from tests.server.v1.serving import key_of, serving
 from tests.server.v1.upstream import KINDS, ModelServer, echo, model_server
 
 TOOL: Any = {
@@ -70,12 +70,13 @@ def open_desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 @contextlib.contextmanager
 def open_desk(kind: str, folder: Path, **settings: Any) -> Iterator[Desk]:
     store = str(folder / "agent.db")
+    key = key_of(store, "program")
     with (
         pytest.MonkeyPatch.context() as patch,
         model_server(echo) as (model, address),
         serving(store, **{"upstream": address, "upstream_kind": kind, **settings}) as url,
-        openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client,
-        httpx2.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=60) as http,
+        openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client,
+        httpx2.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=60) as http,
     ):
         patch.setenv("UPSTREAM_KEY", "secret-of-the-upstream")
         yield Desk(client, http, model, url, store, kind)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import holdfast
+from holdfast.access.access import RIGHTS
 from holdfast.access.keys import create_key
 from holdfast.access.records import KeyGrant
 from holdfast.server.app import build_app
@@ -15,8 +16,9 @@ from holdfast.server.settings import ServerSettings
 from tests.server.running import running
 
 KEY = "token-of-the-program"
-"""The key of a program that may do everything."""
+"""The token of a server without keys: it may do everything."""
 CALLERS = {
+    "program": KeyGrant(name="program", rights=RIGHTS),
     "reader": KeyGrant(name="reader", rights=("read",)),
     "writer": KeyGrant(name="writer", rights=("read", "write")),
     "other-tenant": KeyGrant(name="eve", tenant="other", rights=("read", "write", "model")),

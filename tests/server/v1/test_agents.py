@@ -11,7 +11,6 @@ from openai import AsyncOpenAI
 
 from tests.protocols import Reply, Talk
 from tests.server.v1.conftest import Desk
-from tests.server.v1.serving import KEY
 
 agents = pytest.importorskip("agents")
 
@@ -46,7 +45,7 @@ def test_the_conversation_session_of_the_sdk(desk: Desk) -> None:
     desk.script(order_desk)
 
     async def run() -> None:
-        async with AsyncOpenAI(base_url=desk.url, api_key=KEY) as client:
+        async with AsyncOpenAI(base_url=desk.url, api_key=desk.client.api_key) as client:
             session = agents.OpenAIConversationsSession(openai_client=client)
             agent = build_agent(client)
             first = await agents.Runner.run(agent, "Where is my order?", session=session, run_config=quiet())
@@ -79,7 +78,7 @@ def test_the_responses_model_of_the_sdk_with_state_on_the_server(desk: Desk) -> 
     desk.script(order_desk)
 
     async def run() -> None:
-        async with AsyncOpenAI(base_url=desk.url, api_key=KEY) as client:
+        async with AsyncOpenAI(base_url=desk.url, api_key=desk.client.api_key) as client:
             agent = build_agent(client)
             conversation = (await client.conversations.create()).id
             options: Any = {"conversation_id": conversation, "run_config": quiet()}

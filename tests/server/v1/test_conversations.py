@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import holdfast
 from tests.server.v1.conftest import Desk, first_text
-from tests.server.v1.serving import KEY
 from tests.support import figure
 
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": '{"a":  1, "b": [ ]}', "id": "fc_1"}
@@ -271,7 +270,7 @@ def test_the_async_client_works_as_well(chat_desk: Desk) -> None:
 
 
 async def use_async_client(chat_desk: Desk) -> None:
-    async with openai.AsyncOpenAI(base_url=chat_desk.url, api_key=KEY) as client:
+    async with openai.AsyncOpenAI(base_url=chat_desk.url, api_key=chat_desk.client.api_key) as client:
         conversation = await client.conversations.create(items=[user(str(number)) for number in range(7)])
         shown = [item async for item in client.conversations.items.list(conversation.id, limit=3, order="asc")]
         assert [first_text(item) for item in shown] == [str(number) for number in range(7)]

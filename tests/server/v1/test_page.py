@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.server.v1.conftest import Desk
-from tests.server.v1.serving import KEY
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "openai-client.md"
 BLOCK = re.compile(r"^```py\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
@@ -18,7 +17,7 @@ BLOCK = re.compile(r"^```py\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", re.MULTILINE
 
 def test_the_examples_of_the_page_run(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", desk.url)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", desk.client.api_key)
     names: dict[str, object] = {"__name__": "example"}
     blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) >= 5
