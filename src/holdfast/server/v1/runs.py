@@ -287,13 +287,15 @@ class Run:
     async def _finish(self, state: ResponseState) -> None:
         """Store how the response ended, give the turn back, and tell who waits."""
         self._is_ending = True
+        ended_us = time.time_ns() // 1_000
         try:
             if self.record is not None and state.status == "failed":
                 await self._take_input_back()
             if self.record is not None:
                 key = f"{self.record.entry.key}:end:{self._tries}"
                 body = msgspec.to_builtins(state)
-                await self.record.session.entries.append(END_ENTRY, key, body, parent=self.record.entry.key)
+                end = await self.record.session.entries.append(END_ENTRY, key, body, parent=self.record.entry.key)
+                ended_us = end.at_us  # so that who asks again sees the same
         except HoldfastError as error:
             log.warning("the end of a response was not stored: %s", type(error).__name__)
         finally:
@@ -301,7 +303,7 @@ class Run:
                 await self._turn.aclose()
             except HoldfastError as error:
                 log.warning("the turn was not given back: %s", type(error).__name__)
-            self.response = self.show(msgspec.structs.replace(state, ended_us=time.time_ns() // 1_000))
+            self.response = self.show(msgspec.structs.replace(state, ended_us=ended_us))
             last = "incomplete" if state.status == "cancelled" else state.status
             self._emit(f"response.{last}", {"response": self.response})
             if not self.ready.done() and self._failure is not None:
