@@ -21,7 +21,16 @@ settings.register_profile(
 settings.load_profile("holdfast")
 
 PROMISE = "promise"
-LONG = ("tests/property/", "tests/crash/", "tests/edges/test_hostile.py", "tests/edges/test_large_results.py")
+LONG = (
+    "tests/property/",
+    "tests/crash/",
+    "tests/edges/test_hostile.py",
+    "tests/edges/test_large_results.py",
+    "tests/server/test_openapi.py",
+    "tests/server/test_processes.py",
+    "tests/server/test_serve.py",
+    "tests/mcp/",
+)
 """Where most of the tests are that take many seconds each."""
 
 
