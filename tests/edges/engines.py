@@ -61,9 +61,9 @@ NOT_OVER_HTTP = {
 
 def kinds_for(test: str, *, many: bool) -> tuple[str, ...]:
     """The kinds of engine that a test runs on: memory in one world (blocking or awaited), a file in the other, and a server
-    for two tests in three: PostgreSQL for one of them, a server of Holdfast for the other. A test with other parameters runs
-    on one of these, and one in twelve on a server of Holdfast, too. Which kind it is differs from test to test: the stores
-    themselves are held to one contract by tests/conformance. `make soak` runs all kinds."""
+    for two tests in three: PostgreSQL for one of them, a server of Holdfast for the other. A test with other parameters
+    runs on one of these, and one in twelve on a server of Holdfast, too. Which kind it is differs from test to test: the
+    stores themselves are held to one contract by tests/conformance. `make soak` runs all kinds."""
     served = () if test in NOT_OVER_HTTP else HTTP_KINDS
     if ONLY_HTTP or SOAK:
         return served if ONLY_HTTP else (*KINDS, *served)
