@@ -18,6 +18,8 @@ from holdfast.errors import RateExceeded
 MINUTE_S = 60.0
 MOST_BUCKETS = 10_000
 """The keys whose rate one process remembers; the least recently used is forgotten."""
+ROUNDING = 1e-9
+"""What a sum of fractions of a request may lack of a whole one: who waited as long as they were told is allowed."""
 
 
 class RateState(msgspec.Struct, frozen=True):
@@ -41,10 +43,10 @@ class TokenBucket:
     def take(self, now_s: float) -> RateState:
         per_second = self.limit / MINUTE_S
         self._tokens = min(float(self.limit), self._tokens + max(0.0, now_s - self._at_s) * per_second)
-        self._at_s = now_s
-        if self._tokens < 1:
+        self._at_s = max(self._at_s, now_s)
+        if self._tokens < 1 - ROUNDING:
             return RateState(False, self.limit, 0, max(1, math.ceil((1 - self._tokens) / per_second)))
-        self._tokens -= 1
+        self._tokens = max(0.0, self._tokens - 1)
         return RateState(True, self.limit, int(self._tokens), math.ceil((self.limit - self._tokens) / per_second))
 
 

@@ -53,7 +53,7 @@ STATUSES: dict[type[BaseException], int] = {
     errors.StoreClosed: 503,
     errors.StoreFeatureMissing: 501,
     errors.ExtraMissing: 501,
-    errors.LocalOnly: 501,
+    errors.LocalOnly: 422,
     errors.ServerBusy: 503,
     errors.RequestTimeout: 504,
     errors.ModelFailed: 502,

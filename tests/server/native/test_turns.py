@@ -198,4 +198,4 @@ def test_a_fork_of_a_session(tmp_path: Path, at: int | str | None) -> None:
         shared = {None: 3, 3: 2, "m2_0": 1}[at]
         assert [each["content"][0]["text"] for each in messages] == ["one", "two", "three"][:shared]
         refused = api.problem("POST", path.format("forks"), {"ephemeral": True})
-        assert refused[:2] == (501, "LocalOnly")
+        assert refused[:2] == (422, "LocalOnly")
