@@ -102,7 +102,7 @@ def test_two_ids_are_none(client: httpx2.Client) -> None:
 
 
 def test_a_line_of_the_log_has_names_and_numbers_and_no_contents(client: httpx2.Client, log: LogLines) -> None:
-    answer = client.post("/work/fail?q=secret-query", content="a secret body", headers={"x-request-id": "r-1"})
+    answer = client.post("/load/fail?q=secret-query", content="a secret body", headers={"x-request-id": "r-1"})
     assert answer.status_code == 500
     own = {"logger": ACCESS, "request_id": "r-1"}  # the line of an earlier request may come late
     wait_until(lambda: any(own.items() <= line.items() for line in log.lines))  # it is written after the answer
@@ -114,7 +114,7 @@ def test_a_line_of_the_log_has_names_and_numbers_and_no_contents(client: httpx2.
         "logger": ACCESS,
         "request_id": "r-1",
         "method": "POST",
-        "route": "/work/fail",
+        "route": "/load/fail",
         "status": 500,
         "stream": False,
         "key_id": "local",
@@ -141,12 +141,12 @@ def test_probes_are_not_in_the_log(client: httpx2.Client, log: LogLines) -> None
 
 def test_every_error_is_a_problem_document(client: httpx2.Client) -> None:
     cases = [
-        (client.get("/work/nobody/messages"), 404, "SessionNotFound"),
+        (client.get("/load/nobody/messages"), 404, "SessionNotFound"),
         (client.get("/nowhere"), 404, "about:blank"),
-        (client.delete("/work/x/messages"), 405, "about:blank"),
-        (client.post("/work/fail"), 500, "ServerFailed"),
-        (client.post("/work/fail?how=full"), 507, "StorageFull"),
-        (httpx2.get(f"{client.base_url}/work/x/messages"), 401, "KeyRefused"),
+        (client.delete("/load/x/messages"), 405, "about:blank"),
+        (client.post("/load/fail"), 500, "ServerFailed"),
+        (client.post("/load/fail?how=full"), 507, "StorageFull"),
+        (httpx2.get(f"{client.base_url}/load/x/messages"), 401, "KeyRefused"),
     ]
     for answer, status, name in cases:
         assert answer.status_code == status
@@ -158,12 +158,12 @@ def test_every_error_is_a_problem_document(client: httpx2.Client) -> None:
 
 def test_a_client_raises_the_error_of_the_engine(client: httpx2.Client) -> None:
     with pytest.raises(errors.SessionNotFound) as raised:
-        raise_problem(client.get("/work/nobody/messages").json())
+        raise_problem(client.get("/load/nobody/messages").json())
     assert (raised.value.session, raised.value.tenant) == ("nobody", "default")
 
 
 def test_the_methods_of_an_address_are_named(client: httpx2.Client) -> None:
-    assert client.put("/work/echo").headers["allow"] == "POST"
+    assert client.put("/load/echo").headers["allow"] == "POST"
 
 
 def test_a_full_disk_is_507_and_writes_resume_when_there_is_space(
@@ -174,9 +174,9 @@ def test_a_full_disk_is_507_and_writes_resume_when_there_is_space(
     monkeypatch.setattr(blob_folder, "Disk", lambda: TapFiles(disk))
     try:
         with serve(tmp_path) as (_, client):
-            assert client.post("/work/a/messages", json={"text": "first"}).status_code == 201
+            assert client.post("/load/a/messages", json={"text": "first"}).status_code == 201
             disk.room = disk.used + 10_000
-            answers = [client.post("/work/a/messages", json={"text": "x" * 5_000}) for _ in range(20)]
+            answers = [client.post("/load/a/messages", json={"text": "x" * 5_000}) for _ in range(20)]
             refused = answers[-1]
             assert refused.status_code == 507
             assert {each.status_code for each in answers} <= {201, 507}
@@ -184,9 +184,9 @@ def test_a_full_disk_is_507_and_writes_resume_when_there_is_space(
                 raise_problem(refused.json())
             assert "agent.db" not in refused.text
             stored = [each for each in answers if each.status_code == 201]
-            assert len(client.get("/work/a/messages").json()) == 1 + len(stored)
+            assert len(client.get("/load/a/messages").json()) == 1 + len(stored)
             disk.room = 1 << 30
-            assert client.post("/work/a/messages", json={"text": "again"}).status_code == 201
+            assert client.post("/load/a/messages", json={"text": "again"}).status_code == 201
     finally:
         vfs.unregister()
 
@@ -196,32 +196,32 @@ def test_a_full_disk_is_507_and_writes_resume_when_there_is_space(
 
 def test_a_body_over_the_limit_is_refused_by_its_length_and_by_its_bytes(tmp_path: Path) -> None:
     with serve(tmp_path, body_bytes=1_000) as (_, client):
-        assert client.post("/work/echo", content=b"x" * 1_000).content == b"x" * 1_000
+        assert client.post("/load/echo", content=b"x" * 1_000).content == b"x" * 1_000
         for content in (b"x" * 1_001, iter([b"x" * 600, b"x" * 600])):
-            answer = client.post("/work/echo", content=content)
+            answer = client.post("/load/echo", content=content)
             assert answer.status_code == 413
             with pytest.raises(TooLarge) as raised:
                 raise_problem(answer.json())
             assert raised.value.limit == 1_000
-        assert client.post("/work/echo", content=b"y").content == b"y"
+        assert client.post("/load/echo", content=b"y").content == b"y"
 
 
 def test_a_request_that_takes_too_long_is_504(tmp_path: Path) -> None:
     with serve(tmp_path, request_s=1) as (_, client):
-        answer = client.post("/work/sleep?s=60")
+        answer = client.post("/load/sleep?s=60")
         assert answer.status_code == 504
         with pytest.raises(errors.RequestTimeout) as raised:
             raise_problem(answer.json())
         assert raised.value.limit_s == 1
-        assert client.post("/work/sleep?s=1.3&extend=30").json() == {"slept": True}
+        assert client.post("/load/sleep?s=1.3&extend=30").json() == {"slept": True}
 
 
 def test_long_answers_are_compressed_and_streams_are_not(client: httpx2.Client) -> None:
-    client.post("/work/long/messages", json={"text": "word " * 500})
-    answer = client.get("/work/long/messages")
+    client.post("/load/long/messages", json={"text": "word " * 500})
+    answer = client.get("/load/long/messages")
     assert answer.headers["content-encoding"] == "gzip"
     assert answer.json() == ["word " * 500]
-    with client.stream("GET", "/work/flood", headers={"accept-encoding": "gzip"}) as stream:
+    with client.stream("GET", "/load/flood", headers={"accept-encoding": "gzip"}) as stream:
         assert "content-encoding" not in stream.headers
         first = next(stream.iter_raw())
     with pytest.raises(gzip.BadGzipFile):
@@ -245,7 +245,7 @@ def test_requests_over_the_bound_wait_and_those_over_the_queue_are_refused_at_on
     monkeypatch.setattr(state, "WAITING", 3)
     with serve(tmp_path) as (app, client), ThreadPoolExecutor(12) as threads:
         server: state.ServerState = app.state.server
-        jobs = [threads.submit(client.post, "/work/sleep?s=0.7") for _ in range(12)]
+        jobs = [threads.submit(client.post, "/load/sleep?s=0.7") for _ in range(12)]
         answers = [job.result() for job in jobs]
         assert sorted(each.status_code for each in answers) == [200] * 5 + [503] * 7
         for each in answers:
@@ -254,7 +254,7 @@ def test_requests_over_the_bound_wait_and_those_over_the_queue_are_refused_at_on
                 with pytest.raises(errors.ServerBusy):
                     raise_problem(each.json())
         assert client.get("/healthz").status_code == 200
-        assert client.post("/work/sleep?s=0").status_code == 200
+        assert client.post("/load/sleep?s=0").status_code == 200
         wait_until(lambda: (server._waiting, server._places._value, server._requests) == (0, 2, set()))
 
 
@@ -262,10 +262,10 @@ def test_a_request_waits_no_longer_than_the_bound(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(state, "RUNNING", 1)
     monkeypatch.setattr(state, "WAIT_S", 0.2)
     with serve(tmp_path) as (app, client), ThreadPoolExecutor(2) as threads:
-        first = threads.submit(client.post, "/work/sleep?s=1")
+        first = threads.submit(client.post, "/load/sleep?s=1")
         while not app.state.server._places.locked():
             time.sleep(0.01)
-        assert client.post("/work/sleep?s=0").status_code == 503
+        assert client.post("/load/sleep?s=0").status_code == 503
         assert first.result().status_code == 200
 
 
@@ -273,17 +273,17 @@ def test_streams_have_a_bound_of_their_own(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(state, "RUNNING", 2)
     monkeypatch.setattr(state, "STREAMS", 5)
     with serve(tmp_path) as (app, client):
-        client.post("/work/a/messages", json={"text": "hi"})
-        streams = [client.stream("GET", "/work/a/events") for _ in range(5)]
+        client.post("/load/a/messages", json={"text": "hi"})
+        streams = [client.stream("GET", "/load/a/events") for _ in range(5)]
         opened = [each.__enter__() for each in streams]
         assert {each.status_code for each in opened} == {200}
-        assert client.post("/work/a/messages", json={"text": "more"}).status_code == 201
-        refused = client.get("/work/a/events")
+        assert client.post("/load/a/messages", json={"text": "more"}).status_code == 201
+        refused = client.get("/load/a/events")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         for each in streams:
             each.__exit__(None, None, None)
         wait_until(lambda: app.state.server._streams == 0)
-        with client.stream("GET", "/work/a/events") as again:
+        with client.stream("GET", "/load/a/events") as again:
             assert again.status_code == 200
 
 
@@ -343,17 +343,17 @@ def test_a_second_request_that_is_never_completed_is_dropped(tmp_path: Path, mon
 def test_a_client_that_does_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.3)
     with serve(tmp_path) as (app, client), connect(client) as connection:
-        send_request(connection, "GET /work/flood")
+        send_request(connection, "GET /load/flood")
         wait_until(lambda: app.state.server._streams == 1)
         wait_until(lambda: app.state.server._streams == 0)
         assert app.state.server._requests == set()
 
 
-@pytest.mark.parametrize("path", ["/work/flood", "/work/a/events"])
+@pytest.mark.parametrize("path", ["/load/flood", "/load/a/events"])
 def test_a_client_that_half_closes_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.3)
     with serve(tmp_path) as (app, client):
-        client.post("/work/a/messages", json={"text": "hi"})
+        client.post("/load/a/messages", json={"text": "hi"})
         with connect(client) as connection:
             send_request(connection, f"GET {path}")
             wait_until(lambda: app.state.server._streams == 1)
@@ -365,11 +365,11 @@ def test_a_client_that_half_closes_has_gone(tmp_path: Path, monkeypatch: pytest.
 def test_streams_end_in_order_when_the_server_stops(tmp_path: Path) -> None:
     read: list[str] = []
     with serve(tmp_path) as (_, client):
-        client.post("/work/a/messages", json={"text": "hi"})
+        client.post("/load/a/messages", json={"text": "hi"})
 
         def follow() -> None:
             own = httpx2.Client(base_url=client.base_url, headers=HEADERS, timeout=30)
-            with own, own.stream("GET", "/work/a/events") as stream:
+            with own, own.stream("GET", "/load/a/events") as stream:
                 read.extend(stream.iter_lines())
             read.append("complete")
 
@@ -418,11 +418,11 @@ def test_however_many_ask_the_store_is_read_once_in_a_second(tmp_path: Path, mon
 
 
 def test_metrics_count_by_route_template(client: httpx2.Client) -> None:
-    route = "/work/{session}/messages"
+    route = "/load/{session}/messages"
     before = sample("holdfast_requests_total", route=route, method="POST", status="2xx")
     events = sample("holdfast_events_appended_total")
     for number in range(3):
-        client.post(f"/work/s{number}/messages", json={"text": "hi"})
+        client.post(f"/load/s{number}/messages", json={"text": "hi"})
     client.get("/nobody/knows/this")
     assert sample("holdfast_requests_total", route=route, method="POST", status="2xx") == before + 3
     assert sample("holdfast_events_appended_total") >= events + 6

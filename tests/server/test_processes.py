@@ -170,11 +170,11 @@ class Follower(threading.Thread):
 def test_sigterm_drains_ends_streams_and_gives_turns_back(tmp_path: Path) -> None:
     store = str(tmp_path / "agent.db")
     with serving(ServerSettings(store=store, grace_s=1, drain_s=2)) as server, server.client() as client:
-        client.post("/work/a/messages", json={"text": "hi"})
+        client.post("/load/a/messages", json={"text": "hi"})
         followers = [
-            Follower(server, "GET", "/work/a/events"),
-            Follower(server, "POST", "/work/streamed/turn?stream=1"),
-            Follower(server, "POST", "/work/waited/turn"),
+            Follower(server, "GET", "/load/a/events"),
+            Follower(server, "POST", "/load/streamed/turn?stream=1"),
+            Follower(server, "POST", "/load/waited/turn"),
         ]
         for each in followers:
             each.start()
@@ -182,7 +182,7 @@ def test_sigterm_drains_ends_streams_and_gives_turns_back(tmp_path: Path) -> Non
         wait_for(lambda: read_metric(server, "holdfast_requests_running") == 1, "the request does not begin")
         server.process.send_signal(signal.SIGTERM)
         wait_for(lambda: client.get("/readyz").status_code == 503, "it says that it is ready", 2)
-        assert client.post("/work/a/messages", json={"text": "while it drains"}).status_code == 201
+        assert client.post("/load/a/messages", json={"text": "while it drains"}).status_code == 201
         assert server.process.wait(30) == 0
         for each in followers:
             each.join(20)
@@ -218,7 +218,7 @@ async def overload(server: ServerProcess) -> Counter[int]:
 
         async def send(number: int) -> httpx2.Response:
             return await client.post(
-                f"/work/s{number}/messages", json={"text": f"m{number}"}, headers={"idempotency-key": f"k{number}"}
+                f"/load/s{number}/messages", json={"text": f"m{number}"}, headers={"idempotency-key": f"k{number}"}
             )
 
         answers = await asyncio.gather(*(send(number) for number in range(MANY)))
@@ -230,7 +230,7 @@ async def overload(server: ServerProcess) -> Counter[int]:
         while waiting:
             again = await asyncio.gather(*(send(number) for number in waiting))
             waiting = [number for number, answer in zip(waiting, again, strict=True) if answer.status_code != 201]
-        reads = await asyncio.gather(*(client.get(f"/work/s{number}/messages") for number in range(20)))
+        reads = await asyncio.gather(*(client.get(f"/load/s{number}/messages") for number in range(20)))
         assert [answer.json() for answer in reads] == [[f"m{number}"] for number in range(20)]
     return statuses
 
@@ -255,7 +255,7 @@ def resident_kb(pid: int) -> int:
 def abandon(server: ServerProcess, number: int) -> None:
     """Open a stream and go away, in one of the ways in which clients do."""
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        head = f"GET /work/a/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        head = f"GET /load/a/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {server.token}\r\n\r\n"
         connection.sendall(head.encode())
         match number % 4:
             case 0:  # at once, with a reset
@@ -278,11 +278,11 @@ def test_abandoned_streams_leave_nothing_behind(tmp_path: Path) -> None:
         serving(ServerSettings(store=str(tmp_path / "agent.db"), background=False)) as server,
         server.client() as client,
     ):
-        client.post("/work/a/messages", json={"text": "hi"})
+        client.post("/load/a/messages", json={"text": "hi"})
 
         def settle() -> int:
             wait_for(lambda: read_metric(server, "holdfast_streams_open") == 0, "streams stay open")
-            assert client.post("/work/rest").status_code == 204
+            assert client.post("/load/rest").status_code == 204
             return resident_kb(server.process.pid)
 
         for number in range(100):
@@ -293,5 +293,5 @@ def test_abandoned_streams_leave_nothing_behind(tmp_path: Path) -> None:
         after = settle()
         assert after <= before * 1.1, f"{before} kB before, {after} kB after"
         assert len(os.listdir(f"/proc/{server.process.pid}/fd")) < 40
-        assert client.post("/work/a/messages", json={"text": "still here"}).status_code == 201
+        assert client.post("/load/a/messages", json={"text": "still here"}).status_code == 201
         assert server.stop() == 0

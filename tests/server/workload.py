@@ -114,13 +114,13 @@ async def echo(request: Request) -> Response:
 
 
 def routes() -> list[BaseRoute]:
-    session = "/work/{session}"
+    session = "/load/{session}"
     return [
-        Route("/work/sleep", sleep, methods=["POST"]),
-        Route("/work/fail", fail, methods=["POST"]),
-        Route("/work/echo", echo, methods=["POST"]),
-        Route("/work/rest", rest, methods=["POST"]),
-        Route("/work/flood", flood),
+        Route("/load/sleep", sleep, methods=["POST"]),
+        Route("/load/fail", fail, methods=["POST"]),
+        Route("/load/echo", echo, methods=["POST"]),
+        Route("/load/rest", rest, methods=["POST"]),
+        Route("/load/flood", flood),
         Route(f"{session}/messages", record, methods=["POST"]),
         Route(f"{session}/messages", read),
         Route(f"{session}/events", watch),
