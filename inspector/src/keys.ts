@@ -1,0 +1,64 @@
+// The keyboard. A view binds keys while it is shown; the help lists what is bound.
+//
+// Laws: no key works while the user types, except Escape. A key without a modifier never overrides the browser.
+
+import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+
+export interface Binding {
+  /** "j", "Escape", or two in a row: "g t". */
+  keys: string;
+  label: string;
+  group: string;
+  run: () => void;
+}
+
+/** All bindings, the newest last; the newest wins. */
+export const bindings = signal<readonly Binding[]>([]);
+
+const CHORD_MS = 1_000;
+let first = "";
+let firstAt = 0;
+
+export function bind(added: readonly Binding[]): () => void {
+  bindings.value = [...bindings.value, ...added];
+  return () => {
+    bindings.value = bindings.value.filter((each) => !added.includes(each));
+  };
+}
+
+/** Bind keys while a component is shown. Functions may change between renders; keys and labels may not. */
+export function useKeys(group: string, map: Record<string, [label: string, run: () => void]>): void {
+  const current = useRef(map);
+  current.current = map;
+  useEffect(
+    () => bind(Object.entries(map).map(([keys, [label]]) => ({ keys, label, group, run: () => current.current[keys]?.[1]() }))),
+    [],
+  );
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  const element = target instanceof HTMLElement ? target : null;
+  return !!element && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName));
+}
+
+function find(keys: string): Binding | undefined {
+  return bindings.value.findLast((each) => each.keys === keys);
+}
+
+window.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isTyping(event.target) && event.key !== "Escape") return;
+  if (event.key !== "Escape" && document.querySelector("dialog[open]")) return;
+  if (event.key === "Enter" || event.key === " ") return; // controls act by themselves
+  const isChord = first && event.timeStamp - firstAt < CHORD_MS;
+  const found = (isChord && find(`${first} ${event.key}`)) || find(event.key);
+  first = "";
+  if (found) {
+    event.preventDefault();
+    found.run();
+  } else if (bindings.value.some((each) => each.keys.startsWith(`${event.key} `))) {
+    first = event.key;
+    firstAt = event.timeStamp;
+  }
+});

@@ -1,0 +1,1 @@
+"""Tests of the inspector, in a real browser."""

@@ -1,0 +1,90 @@
+"""The report on a log in the page: what it claims about money, caches and times is what the log can show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.inspector.browser import NARROW, Watched
+from tests.inspector.conftest import OpenPage
+from tests.inspector.logs import ClaudeLines, write_lines
+from tests.inspector.test_browser_axe import LOOKS, check
+from tests.inspector.test_browser_export import export
+from tests.inspector.views import go_to, wait_ready
+
+TURNS = 190
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The file of a log of many calls, whose cache broke once."""
+    lines = ClaudeLines()
+    for number in range(TURNS):
+        lines.say(f"Question {number}?")
+        lines.text(f"Answer {number}.", read=0 if number == TURNS - 1 else None)
+    folder = tmp_path_factory.mktemp("long")
+    return export(write_lines(folder / "long.jsonl", lines.lines), folder / "long.html")
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Messages without usage, times and a model."""
+    path = tmp_path_factory.mktemp("chat") / "chat.json"
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}] * 3
+    path.write_text(json.dumps({"messages": messages}))
+    return path
+
+
+def figure(watched: Watched, label: str) -> str:
+    cell = watched.page.locator(".figure-cell").filter(has=watched.page.get_by_text(label, exact=True))
+    return " ".join(cell.first.inner_text().split())
+
+
+def test_the_chart_of_many_calls_stays_on_a_narrow_screen(long_log: str, visit: OpenPage) -> None:
+    file = visit(long_log, "", size=NARROW)
+    wait_ready(file)
+    expect(file.page.locator(".report-column")).to_have_count(TURNS)
+    beyond = file.page.evaluate(
+        """() => {
+             const chart = document.querySelector(".report-columns").getBoundingClientRect();
+             return [...document.querySelectorAll(".report-column")]
+               .filter((each) => each.getBoundingClientRect().right > chart.right + 1).length;
+           }"""
+    )
+    assert beyond == 0
+
+
+def test_axe_finds_nothing_in_a_report(long_log: str, visit: OpenPage) -> None:
+    file = visit(long_log, "")
+    wait_ready(file)
+    file.page.locator("main details:not([open]) > summary").first.click()
+    for size, scheme in LOOKS:
+        file.page.set_viewport_size({"width": size[0], "height": size[1]})
+        file.page.emulate_media(color_scheme=scheme)
+        wait_ready(file)
+        check(file, f"a report, {scheme}, {size[0]} px")
+
+
+def test_holdfast_is_compared_with_the_log_in_the_same_cache(long_log: str, visit: OpenPage) -> None:
+    file = visit(long_log, "")
+    wait_ready(file)
+    ours = figure(file, "With Holdfast")
+    assert "in the same ideal cache" in ours
+    is_dearer = "more than" in ours
+    assert is_dearer or "less than" in ours, ours
+    cell = file.page.locator(".figure-cell").filter(has_text="With Holdfast")
+    assert ("tone-cached" in str(cell.get_attribute("class"))) != is_dearer, "a higher cost is not green"
+
+
+def test_a_log_without_usage_prices_and_times_claims_none(chat: Path, visit: OpenPage) -> None:
+    file = visit(export(chat, chat.with_name("chat.html")), "")
+    wait_ready(file)
+    assert "estimated: the log has no usage" in figure(file, "Sent")
+    assert "the log has no usage" in figure(file, "Cache breaks")
+    assert "$" not in figure(file, "Sent") + figure(file, "With Holdfast")
+    for view in ("", "s/chat/call", "s/chat/timeline", "s/chat/run", "s/chat/messages"):
+        go_to(file, f"#/{view}")
+        assert "1970" not in file.text(), view
