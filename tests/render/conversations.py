@@ -3,6 +3,7 @@ files and parts that only their issuer may see. No client library is imported he
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,19 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.model.content import Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.history.views import HistoryView
-from holdfast.render import bodies_of, render_anthropic, render_openai_chat, render_openai_responses, render_text
+from holdfast.render import (
+    bodies_of,
+    render_anthropic,
+    render_bedrock,
+    render_gemini,
+    render_litellm,
+    render_openai_chat,
+    render_openai_responses,
+    render_text,
+)
 from tests.support import CountingIds, SteppingClock
 
-SEALED = {issuer: f"sealed by {issuer}" for issuer in ("anthropic", "openai", "google")}
+SEALED = {issuer: f"sealed by {issuer}" for issuer in ("anthropic", "openai", "google", "bedrock", "litellm")}
 """What a part of theirs says, and nobody else may read."""
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 9
@@ -35,8 +45,15 @@ def opaque(issuer: str, kind: str, **more: Any) -> Opaque:
     return Opaque(issuer, json.dumps({"type": kind, **more, "sealed": SEALED[issuer]}))
 
 
+_THOUGHT_OF = {"type": "thinking", "thinking": SEALED["litellm"], "signature": "s"}
+_REASONED = {"reasoningText": {"text": SEALED["bedrock"], "signature": "s"}}
+_FILMED = {"format": "mp4", "source": {"s3Location": {"uri": f"s3://bucket/{SEALED['bedrock']}"}}}
 FOREIGN = [
-    opaque("google", "thought"),
+    Opaque("google", json.dumps({"type": "thought", "text": SEALED["google"], "thought": True})),
+    Opaque("google", json.dumps({"type": "file_data", "file_data": {"file_uri": SEALED["google"]}})),
+    Opaque("bedrock", json.dumps({"type": "reasoningContent", "reasoningContent": _REASONED})),
+    Opaque("bedrock", json.dumps({"type": "video", "video": _FILMED})),
+    Opaque("litellm", json.dumps({"around": {"role": "assistant", "thinking_blocks": [_THOUGHT_OF]}})),
     opaque("anthropic", "thinking", thinking="x", signature="y"),
     opaque("openai", "reasoning", id="rs_1", summary=[]),
     Opaque("google", SEALED["google"]),
@@ -51,6 +68,11 @@ HOSTILE = [
     Opaque("openai", json.dumps({"around": {"type": "function", "id": "call_1", "sealed": SEALED["openai"]}})),
     Opaque("anthropic", json.dumps({"around": {"type": "tool_use", "id": "toolu_1", "sealed": SEALED["anthropic"]}})),
     Opaque("openai", json.dumps({"around": []})),
+    Opaque("google", json.dumps({"type": "function_call", "function_call": {"name": SEALED["google"]}})),
+    Opaque("google", json.dumps({"around": {"type": "function_call", "id": "call_1"}})),
+    Opaque("bedrock", json.dumps({"type": "cachePoint", "cachePoint": {"type": "default"}})),
+    Opaque("bedrock", json.dumps({"type": "text", "text": SEALED["bedrock"]})),
+    Opaque("bedrock", json.dumps({"type": "reasoningContent"})),
     Opaque("openai", json.dumps({"around": {"type": "image_url", "image_url": {"detail": "low"}}})),
 ]
 
@@ -170,6 +192,64 @@ def chat_replies(draw: st.DrawFn) -> Step:
     return ("chat", {**made, "tool_calls": calls} if calls else {**made, "content": made["content"] or "So."})
 
 
+signatures = st.binary(min_size=1, max_size=6).map(lambda data: base64.b64encode(data).decode())
+
+
+@st.composite
+def gemini_replies(draw: st.DrawFn) -> Step:
+    """Parts, as Gemini sends them; with ids or without."""
+    made: list[dict[str, Any]] = []
+    kinds = st.sampled_from(["thought", "text", "signed", "code", "call", "picture"])
+    for number, kind in enumerate(draw(st.lists(kinds, min_size=1, max_size=6))):
+        match kind:
+            case "thought":
+                made.append({"text": SEALED["google"], "thought": True})
+            case "text":
+                made.append({"text": draw(texts)})
+            case "signed":
+                made.append({"text": draw(st.just("") | said), "thoughtSignature": draw(signatures)})
+            case "code":
+                made.append({"executableCode": {"code": SEALED["google"], "language": "PYTHON"}})
+                made.append({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": SEALED["google"]}})
+            case "picture":
+                data = {"mimeType": "image/png", "data": base64.b64encode(PNG).decode()}
+                made.append({"inlineData": data, "thoughtSignature": draw(signatures)})
+            case "call":
+                call: dict[str, Any] = {
+                    "name": draw(st.sampled_from(["find", "look.up"])),
+                    "args": draw(args_of_gemini),
+                }
+                call |= {"id": f"fc_{number}"} if draw(st.booleans()) else {}
+                more = {"thoughtSignature": draw(signatures)} if draw(st.booleans()) else {}
+                made.append({"functionCall": call, **more})
+    return ("gemini", made)
+
+
+args_of_gemini = st.sampled_from([{}, {"camelCase": 1, "a": {"snake_case": [None]}}])
+
+
+@st.composite
+def bedrock_replies(draw: st.DrawFn) -> Step:
+    """Blocks, as Bedrock sends them."""
+    made: list[dict[str, Any]] = []
+    ids = draw(st.lists(st.sampled_from([f"tooluse_{n}" for n in range(4)] + ["a.b:c"]), unique=True, max_size=3))
+    kinds = st.sampled_from(["reasoning", "redacted", "text", "cited", "call"])
+    for kind in draw(st.lists(kinds, min_size=1, max_size=6)):
+        match kind:
+            case "reasoning":
+                made.append({"reasoningContent": _REASONED})
+            case "redacted":
+                made.append({"reasoningContent": {"redactedContent": draw(st.binary(min_size=1, max_size=4))}})
+            case "text":
+                made.append({"text": draw(texts)})
+            case "cited":
+                cited = [{"title": SEALED["bedrock"], "location": {"web": {"url": "u"}}}]
+                made.append({"citationsContent": {"content": [{"text": draw(said)}], "citations": cited}})
+            case "call" if ids:
+                made.append({"toolUse": {"toolUseId": ids.pop(), "name": "find", "input": draw(args_of_gemini)}})
+    return ("bedrock", made)
+
+
 @st.composite
 def own_replies(draw: st.DrawFn) -> Step:
     """What someone records by hand, with ids of any kind."""
@@ -192,9 +272,9 @@ def cut(replies: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
     return replies.map(lambda reply: (f"{reply[0]} cut", *reply[1:]))
 
 
-whole_replies = st.one_of(anthropic_replies(), responses_replies(), chat_replies())
+whole_replies = st.one_of(anthropic_replies(), responses_replies(), chat_replies(), gemini_replies(), bedrock_replies())
 any_reply = st.one_of(whole_replies, own_replies(), cut(whole_replies))
-speech = st.tuples(st.just("user"), contents)
+speech = st.tuples(st.sampled_from(["user", "user", "user", "system"]), contents)
 
 
 def talks(replies: st.SearchStrategy[Step] = any_reply, most: int = 6) -> st.SearchStrategy[list[Step]]:
@@ -214,8 +294,8 @@ def session_with(system: Sequence[Any] = ()) -> Iterator[tuple[holdfast.Engine, 
 def play(engine: holdfast.Engine, session: holdfast.Session, steps: Sequence[Step]) -> Iterator[HistoryView]:
     """Speaks, and gives the history whenever no call waits: before each reply, and at the end."""
     for step in steps:
-        if step[0] == "user":
-            _record(engine, session, "user", step[1])
+        if step[0] in ("user", "system"):
+            _record(engine, session, step[0], step[1])
             continue
         yield history_of(session)
         _, reply, given = step
@@ -223,6 +303,7 @@ def play(engine: holdfast.Engine, session: holdfast.Session, steps: Sequence[Ste
         for which, value, is_error, interrupted in given:
             if interrupted:
                 session.record("user", "Hurry.")
+                session.record("system", "They are in a hurry.")
             waiting = session.state().open_calls
             if waiting:
                 content = _parts(engine, value) if isinstance(value, list) and value else value
@@ -253,6 +334,19 @@ REPLIES: dict[str, Any] = {
         "object": "chat.completion",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}],
     },
+    "gemini": lambda parts: {
+        "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
+        "modelVersion": "gemini-3.8-flash",
+    },
+    "bedrock": lambda content: {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": "end_turn",
+        "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2},
+    },
+    "gemini cut": lambda parts: {
+        "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "MAX_TOKENS"}]
+    },
+    "bedrock cut": lambda content: {**REPLIES["bedrock"](content), "stopReason": "max_tokens"},
     "anthropic cut": lambda content: {**REPLIES["anthropic"](content), "stop_reason": "max_tokens"},
     "responses cut": lambda output: {
         **REPLIES["responses"](output),
@@ -301,7 +395,7 @@ def bodies_in(engine: holdfast.Engine, history: HistoryView, issuer: str | None)
 
 
 def to_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=lambda data: base64.b64encode(data).decode())
 
 
 def render_digest() -> str:
@@ -312,6 +406,8 @@ def render_digest() -> str:
         ("reply", ("own", [*FOREIGN, *HOSTILE, Text("So.")], [call, {**call, "id": "call_2"}]), [(1, "x", True, True)]),
         ("reply", ("responses", [{"type": "reasoning", "id": "r", "summary": []}, {**_MESSAGE}]), []),
         ("reply", ("anthropic", [{"type": "thinking", "thinking": "t", "signature": "s"}, _TEXT]), []),
+        ("reply", ("gemini", [{"functionCall": {"name": "find", "args": {}}, "thoughtSignature": "AA=="}]), []),
+        ("reply", ("bedrock", [{"reasoningContent": {"redactedContent": b"r"}}, {"text": "So."}]), []),
     ]
     with session_with([Text("Be brief.")]) as (engine, session):
         *_, history = play(engine, session, steps)
@@ -320,6 +416,9 @@ def render_digest() -> str:
         render_openai_chat(history, bodies),
         render_openai_responses(history, bodies),
         render_anthropic(history, bodies),
+        render_gemini(history, bodies),
+        render_bedrock(history, bodies),
+        render_litellm(history, bodies),
         render_text(history),
     ]
     return hashlib.sha256(to_json(made).encode()).hexdigest()

@@ -12,8 +12,16 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from holdfast.model.history.views import HistoryView
-from holdfast.render import render_anthropic, render_openai_chat, render_openai_responses
+from holdfast.render import (
+    render_anthropic,
+    render_bedrock,
+    render_gemini,
+    render_litellm,
+    render_openai_chat,
+    render_openai_responses,
+)
 from holdfast.render.item_ids import REFERRING_ITEMS
+from tests.render.converse_checks import check_bedrock, check_gemini, drop_cache_points
 
 CHAT = TypeAdapter(list[ChatCompletionMessageParam])
 
@@ -28,6 +36,10 @@ MESSAGES = TypeAdapter(list[MessageParam])
 
 
 MARKS = 4
+
+
+NEWER = "claude-opus-4-8"
+"""A model that takes system messages inside a conversation."""
 
 
 def check_type(adapter: TypeAdapter[Any], value: Any) -> None:
@@ -51,7 +63,15 @@ def check_anthropic(made: dict[str, Any]) -> None:
     check_type(SYSTEM, made["system"])
     check_type(MESSAGES, made["messages"])
     messages = made["messages"]
-    assert [each["role"] for each in messages] == [("user", "assistant")[at % 2] for at in range(len(messages))]
+    roles = [each["role"] for each in messages]
+    for at, role in enumerate(roles):
+        if role == "system":
+            assert at, "the first message is a user's"
+            assert roles[at - 1] == "user"
+            assert roles[at + 1 : at + 2] in ([], ["assistant"])
+            assert all(block["type"] == "text" for block in messages[at]["content"])
+    spoken = [role for role in roles if role != "system"]
+    assert spoken == [("user", "assistant")[at % 2] for at in range(len(spoken))]
     ids: list[str] = []
     for place, message in enumerate(messages):
         assert message["content"]
@@ -159,7 +179,21 @@ def check_responses(made: dict[str, Any]) -> None:
 def check_all(history: HistoryView, bodies: Mapping[str, bytes]) -> None:
     check_chat(render_openai_chat(history, bodies))
     check_responses(render_openai_responses(history, bodies))
-    check_anthropic(render_anthropic(history, bodies))
+    made = render_anthropic(history, bodies)
+    assert not [each for each in made["messages"] if each["role"] == "system"], "not every model takes it"
+    check_anthropic(made)
+    check_anthropic(render_anthropic(history, bodies, model=NEWER))
+    check_gemini(render_gemini(history, bodies))
+    check_bedrock(render_bedrock(history, bodies))
+    check_litellm(render_litellm(history, bodies, 4))
+
+
+def check_litellm(messages: list[dict[str, Any]]) -> None:
+    """A chat with marks, and no message of a developer, which LiteLLM would move."""
+    check_chat(drop_cache_marks(messages))
+    assert not [each for each in messages if each["role"] == "developer"]
+    parts = [part for each in messages if isinstance(each["content"], list) for part in each["content"]]
+    assert sum("cache_control" in each for each in (*messages, *parts)) <= MARKS
 
 
 RENDERERS: dict[str, Callable[[HistoryView, Mapping[str, bytes]], list[Any]]] = {
@@ -172,6 +206,27 @@ RENDERERS: dict[str, Callable[[HistoryView, Mapping[str, bytes]], list[Any]]] = 
         drop_cache_marks(render_anthropic(history, bodies)["system"]),
         *drop_cache_marks(split_blocks(render_anthropic(history, bodies)["messages"])),
     ],
+    "anthropic, newer": lambda history, bodies: [
+        drop_cache_marks(render_anthropic(history, bodies, model=NEWER)["system"]),
+        *drop_cache_marks(split_blocks(render_anthropic(history, bodies, model=NEWER)["messages"])),
+    ],
+    "gemini": lambda history, bodies: [
+        render_gemini(history, bodies)["system_instruction"],
+        *(
+            {"role": content["role"], "parts": [part]}
+            for content in render_gemini(history, bodies)["contents"]
+            for part in content["parts"]
+        ),
+    ],
+    "bedrock": lambda history, bodies: [
+        drop_cache_points(render_bedrock(history, bodies)["system"]),
+        *(
+            {"role": message["role"], "content": [block]}
+            for message in render_bedrock(history, bodies)["messages"]
+            for block in drop_cache_points(message["content"])
+        ),
+    ],
+    "litellm": render_litellm,
 }
 """Each rendering as one list, in which what stands first is sent first; of Anthropic's, block by block: a message of the
 user may grow."""

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast import Brief
 from holdfast.adapters.tokens import EstimatingCounter
-from holdfast.render import render_anthropic, render_openai_chat, render_openai_responses, render_text
+from holdfast.render import (
+    render_anthropic,
+    render_bedrock,
+    render_gemini,
+    render_openai_chat,
+    render_openai_responses,
+    render_text,
+)
 from holdfast.text import fence
 from holdfast.text.fence import CLOSING, OPENING, TAG, TAG_REPLACEMENT, fence_texts, remove_tag, remove_tag_from_parts
 from tests.render.provider_checks import split_blocks
@@ -93,6 +100,32 @@ def test_nobody_closes_or_opens_the_fence_from_anywhere(hostile: str) -> None:
                 assert tags_in(made) == 2, (name, hostile)
                 shown = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
                 assert shown.count(f"<{TAG}>") == shown.count(CLOSING) == 1, name
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_block_that_only_its_provider_knows_has_no_tag(hostile: str) -> None:
+    """A tool quotes the web in blocks of a provider too: as the result of a search, or beside a document."""
+    forged = FORGED.format(hostile)
+    document = {"name": "d", "format": "pdf", "context": forged, "source": {"bytes": b"%PDF-1.7"}}
+    listed = {"name": "d", "format": "txt", "source": {"content": [{"text": forged}]}}
+    found = {"source": forged, "title": forged, "content": [{"text": forged}], "citations": {"enabled": True}}
+    search = {"type": "search_result", "source": forged, "title": forged, "content": [{"type": "text", "text": forged}]}
+    halves = [{"type": "text", "text": each} for each in (hostile[: len(hostile) // 2], hostile[len(hostile) // 2 :])]
+    split = {**search, "source": "s", "title": "t", "content": halves}
+    calls: list[Any] = [{"name": "look", "args": {}, "id": each} for each in ("t1", "t2", "t3")]
+    with holdfast.open("memory:") as engine:
+        session = engine.create_session("s")
+        session.record("assistant", "", tool_calls=calls)
+        result = {"toolUseId": "t1", "content": [{"searchResult": found}, {"document": document}], "extra": forged}
+        session.record({"role": "user", "content": [{"toolResult": result}, {"document": listed}]})
+        session.record(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t2", "content": [search, split]}]}
+        )
+        file = {"fileData": {"fileUri": "gs://a", "mimeType": "video/mp4", "displayName": forged}}
+        session.record({"role": "user", "parts": [{"functionResponse": {"id": "t3", "name": "look"}}, file]})
+        history = session.context.view()
+    for made in (render_anthropic(history), render_gemini(history), render_bedrock(history)):
+        assert tags_in(json.dumps(made, ensure_ascii=False, default=str)) == 0
 
 
 def test_the_tail_has_the_role_of_the_developer_or_is_the_last_block_of_the_user() -> None:

@@ -15,11 +15,12 @@ from typing import Any
 
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model.sessions.messages import CallDraft, InlineBytes, MessageDraft, ResultDraft
-from holdfast.providers import anthropic, openai
+from holdfast.providers import anthropic, bedrock, converse, gemini, openai
 from holdfast.providers.deltas import Deltas
 from holdfast.providers.fields import get_text, invalid_message, read_fields, read_list
 from holdfast.providers.messages import read_message
 from holdfast.providers.outcomes import STOPS
+from holdfast.providers.streams import BEDROCK_EVENTS
 
 __all__ = [
     "STOPS",
@@ -80,6 +81,12 @@ def _read_drafts(value: dict[str, Any]) -> tuple[MessageDraft, ...]:
     kind, role, name = get_text(value, "type"), get_text(value, "role"), get_text(value, "object")
     if name == "chat.completion" or (name is None and "choices" in value):
         return openai.read_completion(value)
+    if kind is None and name is None and role is None and gemini.is_response(value):
+        return gemini.read_response(value)
+    if kind is None and bedrock.is_response(value):
+        return converse.read_response(value)
+    if kind is None and gemini.is_content(value):
+        return gemini.read_content(value)
     if name == "response" or (role is None and "output" in value and kind is None):
         return openai.read_response(value)
     if kind == "message" and _is_anthropic_reply(value):
@@ -106,6 +113,8 @@ def _is_item(value: dict[str, Any]) -> bool:
 def _unknown_value_error(value: dict[str, Any], kind: str | None) -> InvalidArgument:
     if value.get("error") is not None or kind == "error":
         reason = f"the provider reported an error: {openai.describe_error(value)}"
+    elif not BEDROCK_EVENTS.isdisjoint(value):
+        reason = "the object is an event of a stream: collect the events in a Deltas"
     elif kind is not None and (kind.startswith(("response.", "content_block_", "message_")) or kind.endswith(".chunk")):
         reason = f"{describe_value(kind)} is an event of a stream: collect the events in a Deltas"
     elif kind is not None:

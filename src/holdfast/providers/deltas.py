@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.errors import InvalidArgument, describe_value
-from holdfast.providers import streams
+from holdfast.providers import bedrock, gemini, streams
+from holdfast.providers.converse_streams import ConverseStream
 from holdfast.providers.fields import dump, get_text, read_attribute, read_fields
+from holdfast.providers.gemini_streams import GeminiStream
 from holdfast.providers.openai import provider_error
 
 SKIPPED_FIELDS = {
@@ -27,7 +29,8 @@ SKIPPED_FIELDS = {
 
 
 class Deltas:
-    """Collects the events of one stream: OpenAI chat chunks, OpenAI responses events, or Anthropic message events.
+    """Collects the events of one stream: OpenAI chat chunks (also of LiteLLM), OpenAI responses events, Anthropic message
+    events, Gemini responses, or events of Bedrock's converse_stream().
 
     Events are objects of the official clients, with or without their stream helpers, or dicts."""
 
@@ -42,6 +45,9 @@ class Deltas:
         kind = get_text(plain, "type")
         if kind == "error" or (plain.get("error") is not None and (kind is None or "choices" in plain)):
             raise provider_error(plain, "event")
+        failed = next((name for name in streams.BEDROCK_ERRORS if name in plain), None) if kind is None else None
+        if failed is not None:
+            raise provider_error({"type": failed, **(read_fields(plain[failed]) or {})}, "event")
         expected = _stream_type(plain, kind)
         if expected is None:
             return
@@ -116,4 +122,10 @@ def _stream_type(event: dict[str, Any], kind: str | None) -> type[streams.ReplyS
         raise InvalidArgument(argument="event", reason="this is a complete message: record it directly")
     if kind is None and (name == "chat.completion.chunk" or "choices" in event):
         return streams.ChatStream
-    return None
+    if kind is not None or name is not None:
+        return None
+    if bedrock.is_response(event):
+        raise InvalidArgument(argument="event", reason="this is a complete message: record it directly")
+    if not streams.BEDROCK_EVENTS.isdisjoint(event):
+        return ConverseStream
+    return GeminiStream if gemini.is_response(event) else None

@@ -6,7 +6,9 @@ time. Data that Holdfast has no part for is kept as the provider sent it, with c
 
 from __future__ import annotations
 
+import binascii
 import json
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.codec import check_json, encode
@@ -18,6 +20,11 @@ from holdfast.model.names import check_name
 
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
+GOOGLE = "google"
+BEDROCK = "bedrock"
+LITELLM = "litellm"
+ISSUERS = (OPENAI, ANTHROPIC, GOOGLE, BEDROCK, LITELLM)
+"""The issuers whose own parts a renderer gives back."""
 CACHE_HINTS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Where to cache is decided for each request, so these are not part of a message."""
 ASIDES = CACHE_HINTS | {"logprobs", "parsed", "parsed_arguments", "parsed_output"}
@@ -156,6 +163,46 @@ def _spell_arguments(value: dict[str, Any]) -> str:
         return json.dumps(value)
     except ValueError as error:
         raise invalid_message("the arguments of a tool call have a number that is too long to print") from error
+
+
+class WireReader:
+    """Copies a value of a client as JSON: bytes as base64, an enumeration as its text, without empty fields.
+
+    `rename` is the name of a field in the copy; below a field in `free`, the names are data and stay. Law: a value that
+    is too deep or too large is refused, so one that contains itself is too."""
+
+    def __init__(self, free: frozenset[str], rename: Callable[[str], str] = str) -> None:
+        self._free = free
+        self._rename = rename
+        self._left = limits.JSON_VALUES
+
+    def copy(self, value: object, depth: int = 0, *, free: bool = False) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > limits.JSON_DEPTH:
+            raise invalid_message("an item of the provider has too many values, or is nested too deep")
+        if type(value) is dict:
+            return self._copy_fields(value, depth, free=free)
+        if type(value) is list or type(value) is tuple:
+            return [self.copy(item, depth + 1, free=free) for item in value]
+        if type(value) is bytes:
+            return binascii.b2a_base64(value, newline=False).decode()
+        if issubclass(type(value), str):
+            return str.__str__(value)  # also of an enumeration
+        if value is None or type(value) in (bool, int, float):
+            return value
+        raise invalid_message(f"{describe_value(value)} in an item of the provider is not JSON")
+
+    def _copy_fields(self, fields: dict[Any, Any], depth: int, *, free: bool) -> dict[str, Any]:
+        copied: dict[str, Any] = {}
+        for key, item in fields.items():
+            if type(key) is not str:
+                raise invalid_message("an item of the provider has a key that is not text")
+            if free:
+                copied[key] = self.copy(item, depth + 1, free=True)
+            elif item is not None:
+                name = self._rename(key)
+                copied[name] = self.copy(item, depth + 1, free=name in self._free)
+        return copied
 
 
 class _JsonMeter:

@@ -12,13 +12,17 @@ from holdfast.codec import encode
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model.content import SkipReason, Source, Text, Usage
 from holdfast.model.sessions.messages import CallDraft, MessageDraft, ResultDraft
+from holdfast.providers import bedrock
 from holdfast.providers.fields import (
     ANTHROPIC,
     ASIDES,
+    BEDROCK,
+    LITELLM,
     OPENAI,
     get_text,
     invalid_message,
     read_arguments,
+    read_fields,
     read_flag,
     read_list,
     remaining_fields,
@@ -40,6 +44,9 @@ from holdfast.providers.usage import read_own_usage
 OPENAI_FIELDS = frozenset("annotations audio name phase reasoning reasoning_content reasoning_details".split())
 """Fields beside the content that OpenAI and compatible providers add to a message."""
 
+LITELLM_FIELDS = frozenset({"provider_specific_fields", "reasoning_items", "thinking_blocks"})
+"""Fields in which LiteLLM keeps what a provider needs back."""
+
 LABELS = frozenset({"type", "role", "id", "status", "name", "phase"})
 """A message with these fields only is empty."""
 
@@ -51,7 +58,7 @@ KNOWN_FIELDS = frozenset(
 
 
 _PLAIN_ROLES = frozenset({"user", "assistant", "system"})
-_BESIDE_METADATA = KNOWN_FIELDS | OPENAI_FIELDS | ASIDES
+_BESIDE_METADATA = KNOWN_FIELDS | OPENAI_FIELDS | LITELLM_FIELDS | ASIDES | {"images"}
 
 
 CallShell: TypeAlias = tuple[str, dict[str, Any]]
@@ -178,8 +185,12 @@ def add_message(reply: ReplyBuilder, item: dict[str, Any], issuer: str | None = 
     extra = _side_fields(item)
     if extra:
         reply.add(wrap_shell(OPENAI, extra))
+    if not LITELLM_FIELDS.isdisjoint(item):
+        reply.add(*_read_litellm_fields(item))
     size = reply.size
     results = add_blocks(reply, blocks, issuer or find_issuer(blocks) or (OPENAI if extra else None))
+    for image in read_list(item.get("images"), "'images'"):  # LiteLLM puts the images of a model beside the content
+        reply.add(*read_parts(require_fields(image, "an image"), OPENAI))
     refusal = get_text(item, "refusal")
     if refusal:
         reply.add(*read_parts({"type": "refusal", "refusal": refusal}, OPENAI))
@@ -209,7 +220,29 @@ def result_in_reply_error() -> InvalidArgument:
     return invalid_message("a reply of the model contains a tool result")
 
 
+def add_converse_block(reply: ReplyBuilder, block: dict[str, Any]) -> tuple[ResultDraft, ...]:
+    """Add a block of Bedrock to a reply. Returns the result, if it is one. What the provider ran itself is kept as it
+    is."""
+    copy = bedrock.copy_block(block)
+    kind = next(iter(copy), "")
+    inner = read_fields(copy.get(kind)) or {}
+    if kind in ("toolUse", "toolResult") and inner.get("type") is not None:
+        reply.add(bedrock.keep_block(copy))
+    elif kind == "toolResult":
+        return (bedrock.read_result(inner),)
+    elif kind == "toolUse":
+        shell = bedrock.call_shell(inner)
+        always = bool(shell.keys() - {"type", "id"})
+        args = bedrock.read_input(inner)
+        reply.add_call(inner.get("name"), args, inner.get("toolUseId"), (BEDROCK, shell), always=always)
+    elif kind:
+        reply.add(*bedrock.read_parts(copy))
+    return ()
+
+
 def _add_block(reply: ReplyBuilder, block: Any, issuer: str | None) -> tuple[ResultDraft, ...]:
+    if bedrock.is_block(block):
+        return add_converse_block(reply, block)
     kind = get_text(block, "type") if type(block) is dict else None
     if kind == "tool_result":
         return (_read_tool_result(block),)
@@ -230,6 +263,18 @@ def _side_fields(item: dict[str, Any]) -> dict[str, Any]:
     fields = remaining_fields({key: value for key, value in item.items() if key in names}, frozenset())
     label = "type" if is_item else "role"
     return {label: item.get(label), **fields} if fields else {}
+
+
+def _read_litellm_fields(item: dict[str, Any]) -> list[DraftPart]:
+    """Keep what LiteLLM needs back. It repeats thinking blocks in a field beside them."""
+    fields = remaining_fields({key: item[key] for key in LITELLM_FIELDS if key in item}, frozenset())
+    specific = read_fields(fields.get("provider_specific_fields"))
+    if specific is not None:
+        repeated = frozenset(key for key in fields if key in specific)
+        left = remaining_fields(specific, repeated)
+        fields = {key: value for key, value in fields.items() if key != "provider_specific_fields"}
+        fields |= {"provider_specific_fields": left} if left else {}
+    return [wrap_shell(LITELLM, {"role": "assistant", **fields})] if fields else []
 
 
 def _extra_metadata(item: dict[str, Any]) -> Any:

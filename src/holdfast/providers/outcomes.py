@@ -14,6 +14,15 @@ import msgspec
 from holdfast.codec import decode_object
 from holdfast.model.content import Opaque, SkipReason, Text
 
+_GEMINI_FILTERS = """
+    SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION
+    MODEL_ARMOR ESCALATION JAILBREAK
+""".split()
+_GEMINI_FAILURES = """
+    OTHER BLOCKED_REASON_UNSPECIFIED MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS
+    MISSING_THOUGHT_SIGNATURE MALFORMED_RESPONSE PUP_LIMITED_DISABLED CONTINUATION IMAGE_OTHER NO_IMAGE
+""".split()
+
 STOPS: dict[str, SkipReason] = {
     "length": "length",
     "max_tokens": "length",
@@ -24,10 +33,15 @@ STOPS: dict[str, SkipReason] = {
     "failed": "incomplete",
     "cancelled": "incomplete",
     "incomplete": "incomplete",
+    **dict.fromkeys(("guardrail_intervened", "content_filtered"), "content_filter"),
+    **dict.fromkeys(("malformed_model_output", "malformed_tool_use"), "incomplete"),
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(_GEMINI_FILTERS, "content_filter"),
+    **dict.fromkeys(_GEMINI_FAILURES, "incomplete"),
 }
 """The stop reasons of providers with which a reply is not shown to models."""
 
-REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+REASONING_BLOCKS = frozenset({"thinking", "redacted_thinking", "reasoning", "thought", "reasoningContent"})
 """Blocks that are not a reply by themselves."""
 
 

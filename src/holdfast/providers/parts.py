@@ -178,7 +178,7 @@ def _read_anthropic_image(item: dict[str, Any], _issuer: str | None) -> list[Dra
     outer = build_shell(item, ANTHROPIC, "source", plain="image")
     match get_text(source, "type"):
         case "base64":
-            return [*outer, _decode_inline("image", require_text(source, "data"), get_text(source, "media_type"))]
+            return [*outer, decode_inline("image", require_text(source, "data"), get_text(source, "media_type"))]
         case "url":
             return [*outer, _build_image(require_text(source, "url"))]
         case _:
@@ -191,10 +191,10 @@ def _read_document(item: dict[str, Any], _issuer: str | None) -> list[DraftPart]
     title, media_type = get_text(item, "title"), get_text(source, "media_type")
     match get_text(source, "type"):
         case "base64":
-            return [*outer, _decode_inline("file", require_text(source, "data"), media_type, title)]
+            return [*outer, decode_inline("file", require_text(source, "data"), media_type, title)]
         case "text":
             text = check_text("the text of a document", require_text(source, "data"))
-            _check_inline_size(len(text))
+            check_inline_size(len(text))
             return [*outer, InlineBytes("file", text.encode(), media_type or None, title or None)]
         case _:
             return [build_opaque(ANTHROPIC, item)]
@@ -235,13 +235,13 @@ _READERS: dict[str, Callable[[dict[str, Any], str | None], list[DraftPart]]] = {
 
 def _build_image(url: str) -> DraftPart:
     data = _split_data_url(url)
-    return Image(url=url) if data is None else _decode_inline("image", data[1], data[0])
+    return Image(url=url) if data is None else decode_inline("image", data[1], data[0])
 
 
 def _build_file(data: str, name: str | None) -> DraftPart:
     """Decode a file from a data URL, or from base64."""
     media_type, encoded = _split_data_url(data) or (None, data)
-    return _decode_inline("file", encoded, media_type, name)
+    return decode_inline("file", encoded, media_type, name)
 
 
 def _split_data_url(url: str) -> tuple[str | None, str] | None:
@@ -253,9 +253,9 @@ def _split_data_url(url: str) -> tuple[str | None, str] | None:
     return head.removeprefix("data:").removesuffix(";base64") or None, data
 
 
-def _decode_inline(kind: Any, text: str, media_type: str | None, name: str | None = None) -> InlineBytes:
+def decode_inline(kind: Any, text: str, media_type: str | None, name: str | None = None) -> InlineBytes:
     """Decode base64 that encodes to the same text again, so that the provider gets the original back."""
-    _check_inline_size(len(text) * 3 // 4)
+    check_inline_size(len(text) * 3 // 4)
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except ValueError as error:
@@ -269,7 +269,7 @@ def _kind_phrase(kind: str) -> str:
     return "an image" if kind == "image" else "a file"
 
 
-def _check_inline_size(size: int) -> None:
+def check_inline_size(size: int) -> None:
     if size > limits.INLINE_BYTES:
         raise TooLarge(
             what="a file inside a message",

@@ -26,6 +26,16 @@ RESPONSES_EVENTS = (
 ANTHROPIC_EVENTS = frozenset(
     f"{subject}_{step}" for subject in ("message", "content_block") for step in ("start", "delta", "stop")
 )
+BEDROCK_EVENTS = frozenset(
+    "messageStart contentBlockStart contentBlockDelta contentBlockStop messageStop metadata".split()
+)
+"""The fields of which an event of converse_stream() has one."""
+BEDROCK_ERRORS = frozenset(
+    """
+    internalServerException modelStreamErrorException serviceUnavailableException throttlingException
+    validationException
+    """.split()
+)
 EVENTS = RESPONSES_EVENTS | ANTHROPIC_EVENTS | {"error"}
 
 
@@ -44,7 +54,7 @@ class ReplyStream(Protocol):
     def partial(self) -> dict[str, Any]: ...
 
 
-class _StreamMeter:
+class StreamMeter:
     """Counts the bytes that are kept of a stream."""
 
     def __init__(self) -> None:
@@ -75,7 +85,7 @@ class _StreamMeter:
         self._bytes += size
 
 
-def _read_index(item: dict[str, Any], key: str) -> int | None:
+def read_index(item: dict[str, Any], key: str) -> int | None:
     value = item.get(key)
     return value if type(value) is int and 0 <= value <= limits.WHOLE_NUMBER else None
 
@@ -93,7 +103,7 @@ class _ChatCall:
     def id(self) -> str | None:
         return get_text(self.fields, "id") or None
 
-    def add(self, piece: dict[str, Any], function: dict[str, Any], meter: _StreamMeter) -> None:
+    def add(self, piece: dict[str, Any], function: dict[str, Any], meter: StreamMeter) -> None:
         for key, value in piece.items():
             if key not in ("index", "function") and value is not None and key not in self.fields:
                 self.fields[key] = meter.count_value(value)
@@ -113,10 +123,12 @@ class ChatStream:
 
     def __init__(self) -> None:
         self.complete = False
-        self._meter = _StreamMeter()
+        self._meter = StreamMeter()
         self._header: dict[str, Any] = {}
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[Any]] = {}
+        self._specific: dict[str, Any] = {}
+        self._specific_lists: dict[str, list[Any]] = {}
         self._audio: dict[str, Any] = {}
         self._audio_texts: dict[str, list[str]] = {}
         self._legacy: _ChatCall | None = None
@@ -139,7 +151,7 @@ class ChatStream:
             self._add_choice(require_fields(choice, "a choice"))
 
     def _add_choice(self, choice: dict[str, Any]) -> None:
-        if _read_index(choice, "index"):
+        if read_index(choice, "index"):
             raise InvalidArgument(
                 argument="event", reason="the stream has several choices: add the events of one of them"
             )
@@ -165,6 +177,12 @@ class ChatStream:
             self._texts[key].append(self._meter.count_text(value))
         elif type(value) is list and value:
             self._lists.setdefault(key, []).extend(self._meter.count_value(value))
+        elif key == "provider_specific_fields" and type(value) is dict:
+            for name, piece in self._meter.count_value(value).items():
+                if type(piece) is list:
+                    self._specific_lists.setdefault(name, []).extend(piece)
+                elif piece is not None:
+                    self._specific[name] = piece
         elif key == "audio" and type(value) is dict:
             for name, piece in self._meter.count_value(value).items():
                 if type(piece) is str and name != "id":
@@ -175,7 +193,7 @@ class ChatStream:
     def _add_call(self, piece: dict[str, Any]) -> None:
         """Add a piece of the call with this index. If the index is missing or always the same, a new id starts a new
         call."""
-        index, new_id = _read_index(piece, "index"), get_text(piece, "id")
+        index, new_id = read_index(piece, "index"), get_text(piece, "id")
         call = self._calls_by_index.get(index) if index is not None else (self._calls[-1] if self._calls else None)
         if call is None or (new_id and call.id is not None and new_id != call.id):
             self._meter.count_slot()
@@ -199,6 +217,10 @@ class ChatStream:
     def _build_reply(self, calls: list[_ChatCall], legacy: _ChatCall | None, stop: str | None) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": None, **self._lists}
         message.update((key, "".join(pieces)) for key, pieces in self._texts.items())
+        if "thinking_blocks" in self._lists:
+            message["thinking_blocks"] = join_thinking(self._lists["thinking_blocks"])
+        if self._specific or self._specific_lists:
+            message["provider_specific_fields"] = {**self._specific, **self._specific_lists}
         if self._audio or self._audio_texts:
             texts = {key: "".join(pieces) for key, pieces in self._audio_texts.items()}
             message["audio"] = {**self._audio, **texts}
@@ -210,13 +232,34 @@ class ChatStream:
         return {"object": "chat.completion", **self._header, "choices": choices, "usage": self._usage}
 
 
+def join_thinking(pieces: list[Any]) -> list[dict[str, Any]]:
+    """The thinking blocks of a stream of LiteLLM: a block comes in pieces, the last of which has its signature."""
+    blocks: list[dict[str, Any]] = []
+    texts: list[list[str]] = []
+    for piece in pieces:
+        fields = read_fields(piece) or {}
+        text, signature = get_text(fields, "thinking"), get_text(fields, "signature")
+        is_open = bool(blocks) and blocks[-1].get("type") == "thinking" and not blocks[-1].get("signature")
+        if get_text(fields, "type") != "thinking" or not is_open:
+            blocks.append(dict(fields))
+            texts.append([text or ""])
+            continue
+        texts[-1].append(text or "")
+        if signature:
+            blocks[-1]["signature"] = signature
+    for block, joined in zip(blocks, texts, strict=True):
+        if block.get("type") == "thinking":
+            block["thinking"] = "".join(joined)
+    return blocks
+
+
 class ResponsesStream:
     """Collects events of OpenAI responses. The last event has the complete response; the others are used if it is
     missing."""
 
     def __init__(self) -> None:
         self.complete = False
-        self._meter = _StreamMeter()
+        self._meter = StreamMeter()
         self._header: dict[str, Any] = {}
         self._text_pieces: list[str] = []
         self._texts: dict[int, dict[int, tuple[str, list[str]]]] = {}
@@ -239,7 +282,7 @@ class ResponsesStream:
             response = read_fields(event.get("response")) or {}
             self._header = {key: response[key] for key in ("id", "model") if get_text(response, key)}
         elif kind == "response.output_item.done":
-            index = _read_index(event, "output_index")
+            index = read_index(event, "output_index")
             item = self._meter.count_value(require_fields(event.get("item"), "'item'"))
             self._items[len(self._items) if index is None else index] = item
         else:
@@ -249,8 +292,8 @@ class ResponsesStream:
         delta = get_text(event, "delta")
         if not delta:
             return
-        item = self._texts.setdefault(_read_index(event, "output_index") or 0, {})
-        index = _read_index(event, "content_index") or 0
+        item = self._texts.setdefault(read_index(event, "output_index") or 0, {})
+        index = read_index(event, "content_index") or 0
         if index not in item:
             self._meter.count_slot()
             item[index] = (kind, [])
@@ -297,7 +340,7 @@ class _AnthropicBlock:
     def kind(self) -> str | None:
         return get_text(self.start, "type")
 
-    def add(self, delta: dict[str, Any], meter: _StreamMeter) -> str:
+    def add(self, delta: dict[str, Any], meter: StreamMeter) -> str:
         """Add a delta. Returns its visible text."""
         match get_text(delta, "type"):
             case "text_delta":
@@ -315,7 +358,7 @@ class _AnthropicBlock:
                 self.start.update((key, value) for key, value in fields.items() if key != "type")
         return ""
 
-    def _add_piece(self, key: str, delta: dict[str, Any], meter: _StreamMeter) -> str:
+    def _add_piece(self, key: str, delta: dict[str, Any], meter: StreamMeter) -> str:
         piece = meter.count_text(get_text(delta, key) or "")
         if piece:
             self._pieces.setdefault(key, []).append(piece)
@@ -341,7 +384,7 @@ class AnthropicStream:
 
     def __init__(self) -> None:
         self.complete = False
-        self._meter = _StreamMeter()
+        self._meter = StreamMeter()
         self._message: dict[str, Any] | None = None
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, _AnthropicBlock] = {}
@@ -380,7 +423,7 @@ class AnthropicStream:
         self._usage.update((key, value) for key, value in (read_fields(usage) or {}).items() if value is not None)
 
     def _add_block_event(self, event: dict[str, Any], kind: str) -> None:
-        index = _read_index(event, "index")
+        index = read_index(event, "index")
         if kind == "content_block_start":
             self._start_block(len(self._blocks) if index is None else index, event.get("content_block"))
             return

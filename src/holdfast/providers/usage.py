@@ -21,7 +21,7 @@ def read_openai_usage(value: object) -> Usage | None:
         _read_figure(figures, "prompt_tokens", "input_tokens"),
         _read_figure(figures, "completion_tokens", "output_tokens"),
         _read_figure(prompt, "cached_tokens"),
-        _read_figure(prompt, "cache_write_tokens"),
+        _read_figure(prompt, "cache_write_tokens", "cache_creation_tokens"),
         _read_figure(output, "reasoning_tokens"),
     )
 
@@ -32,10 +32,37 @@ def read_anthropic_usage(value: object) -> Usage | None:
     uncached = _read_figure(figures, "input_tokens")
     read = _read_figure(figures, "cache_read_input_tokens")
     written = _read_figure(figures, "cache_creation_input_tokens")
-    parts = [part for part in (uncached, read, written) if part is not None]
     output = _read_figure(figures, "output_tokens")
     thinking = _read_figure(_read_inner(figures, "output_tokens_details"), "thinking_tokens")
-    return _build_usage(sum(parts) if parts else None, output, read, written, thinking)
+    return _build_usage(_add_figures([uncached, read, written]), output, read, written, thinking)
+
+
+def read_gemini_usage(value: object) -> Usage | None:
+    """Read the usage of Gemini, with names as in `snake_case`. Its output does not include thoughts."""
+    figures = _read_figures(value)
+    prompt = [_read_figure(figures, name) for name in ("prompt_token_count", "tool_use_prompt_token_count")]
+    thoughts = _read_figure(figures, "thoughts_token_count")
+    return _build_usage(
+        _add_figures(prompt),
+        _add_figures([_read_figure(figures, "candidates_token_count"), thoughts]),
+        _read_figure(figures, "cached_content_token_count"),
+        None,
+        thoughts,
+    )
+
+
+def read_bedrock_usage(value: object) -> Usage | None:
+    """Read the usage of Bedrock, whose `inputTokens` do not include cached tokens."""
+    figures = _read_figures(value)
+    read = _read_figure(figures, "cacheReadInputTokens")
+    written = _read_figure(figures, "cacheWriteInputTokens")
+    whole = _add_figures([_read_figure(figures, "inputTokens"), read, written])
+    return _build_usage(whole, _read_figure(figures, "outputTokens"), read, written)
+
+
+def _add_figures(figures: list[int | None]) -> int | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known else None
 
 
 def read_own_usage(value: object) -> Usage | None:

@@ -4,11 +4,16 @@ Laws: roles alternate, and the first message is a user's: consecutive messages o
 line separates two replies. All results of a group are in one user message right behind the calls. Blocks are only
 added, so a longer history begins with the blocks of a shorter one. At most four blocks have a cache mark, and only
 those that may.
+
+A system message inside the conversation is a message of that role for a model that takes it, right behind a message of
+the user or results, and nothing but a reply follows it; elsewhere it is a text in the turn of the user, in the fence.
+Only what comes before it decides that, so that a longer history changes nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +40,7 @@ from holdfast.render.entries import (
     tail_text,
     tool_name,
 )
-from holdfast.text.fence import remove_tag
+from holdfast.text.fence import SEPARATOR, fence_system_message, remove_tag
 
 BREAKPOINTS = 4
 """The most that a request may have."""
@@ -43,29 +48,43 @@ OPENING_LINE = "(The conversation begins with the assistant.)"
 """Before a history that no user began."""
 CONTINUE_LINE = "(The assistant continues.)"
 """Between two replies without a message of the user between them."""
+USER_LINE = "(The user continues.)"
+"""In place of a reply, between a system message and the message of the user that follows it."""
 IMAGE_BYTES = (5 << 20) * 3 // 4
 """The largest image that is accepted: as base64 it has five megabytes."""
 THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 MARKABLE_BLOCKS = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 """The blocks that may have a mark."""
+_SYSTEM_MODELS = re.compile(r"claude-(?:opus-4-8|opus-5|sonnet-5-5|haiku-5-5|fable-5|mythos-5)(?:-[0-9a-z-]+)?")
+
+
+def takes_system_messages(model: str | None) -> bool:
+    """Whether a model is known to accept system messages inside a conversation, on Anthropic's own API; others refuse
+    them."""
+    return model is not None and _SYSTEM_MODELS.fullmatch(model) is not None
 
 
 def render_anthropic(
-    history: HistoryView, bodies: Mapping[str, bytes] = NO_BODIES, breakpoints: int = BREAKPOINTS
+    history: HistoryView,
+    bodies: Mapping[str, bytes] = NO_BODIES,
+    breakpoints: int = BREAKPOINTS,
+    *,
+    model: str | None = None,
 ) -> dict[str, Any]:
     """`system` and `messages` for `client.messages.create`. `bodies` has the bytes of images and files by their digest.
+    `model` decides how system messages inside the conversation are shown: without it, in a way that every model accepts.
 
     Marks are where the next request finds them again: at the end of the history, at the end of the system messages, at
     the last boundary, and before the last reply, where the history ended when that was requested. With fewer
     `breakpoints` (leave some for your own marks) the first of these are set.
     """
     check_whole("breakpoints", breakpoints, 0, BREAKPOINTS)
-    built = _AnthropicMessages(bodies)
+    built = _AnthropicMessages(bodies, takes_system=takes_system_messages(model))
     frozen: list[dict[str, Any]] = []
     before_reply: list[dict[str, Any]] = []
     for number, item in enumerate(history.items, 1):
         if isinstance(item, Summary):
-            built.add("user", [_text_block(remove_tag(item.shown))])
+            built.add_summary(item)
         else:
             for turn in pair_answers(item):
                 before_reply = _last_markable(built.messages) if turn.message.role == "assistant" else before_reply
@@ -96,25 +115,49 @@ def _last_markable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class _AnthropicMessages:
-    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+    def __init__(self, bodies: Mapping[str, bytes], *, takes_system: bool) -> None:
         self.messages: list[dict[str, Any]] = []
         self._bodies = bodies
+        self._takes_system = takes_system
+        self._is_answerable = False
+        """The last block is of a user or a tool: no summary, and no system message in a turn of the user."""
         self._ids = CallIds(ANTHROPIC)
+
+    @property
+    def _last_role(self) -> str | None:
+        return self.messages[-1]["role"] if self.messages else None
 
     def add(self, role: str, content: list[dict[str, Any]]) -> None:
         if not content:
             return
-        before = self.messages[-1]["role"] if self.messages else None
+        before, self._is_answerable = self._last_role, role == "user"
         if role == before == "user":
             self.messages[-1]["content"] += content
             return
-        if role != "user" and before != "user":
+        if role == "user" and before == "system":
+            self.messages.append({"role": "assistant", "content": [_text_block(USER_LINE)]})
+        elif role != "user" and before not in ("user", "system"):
             self.messages.append({"role": "user", "content": [_text_block(CONTINUE_LINE if before else OPENING_LINE)]})
         self.messages.append({"role": role, "content": content})
 
+    def add_summary(self, summary: Summary) -> None:
+        self.add("user", [_text_block(remove_tag(summary.shown))])
+        self._is_answerable = False
+
+    def _add_system(self, content: list[dict[str, Any]]) -> None:
+        """Add a system message inside the conversation."""
+        before = self._last_role
+        if content and before == "system":
+            self.messages[-1]["content"] += content
+        elif content and self._takes_system and self._is_answerable:
+            self.messages.append({"role": "system", "content": content})
+        elif content:
+            self.add("user", [_text_block(fence_system_message(SEPARATOR.join(block["text"] for block in content)))])
+            self._is_answerable = False
+
     def close(self, tail: dict[str, Any]) -> None:
-        """Add the tail: to the last message, if that is a user's, since roles alternate."""
-        if self.messages and self.messages[-1]["role"] == "user":
+        """Add the tail: to the last message, if that is no reply, since roles alternate."""
+        if self.messages and self.messages[-1]["role"] != "assistant":
             self.messages[-1]["content"].append(tail)
         else:
             self.messages.append({"role": "user", "content": [tail]})
@@ -126,6 +169,8 @@ class _AnthropicMessages:
     def turn(self, turn: AnsweredMessage) -> None:
         if turn.message.role == "assistant":
             self.add("assistant", self._reply_blocks(turn))
+        elif turn.message.role == "system":
+            self._add_system(self.system(turn.message))
         else:
             content = entries.content_entries(turn.message, ANTHROPIC, self._bodies)
             self.add("user", [block for entry in content for block in self._input_blocks(entry)])

@@ -25,15 +25,15 @@ from holdfast.model.content import BlobRef, Body, Data, File, Image, Json, Opaqu
 from holdfast.model.history.handles import piece_id
 from holdfast.model.history.views import HistoryView
 from holdfast.model.sessions.messages import Message, MessageGroup
-from holdfast.providers.fields import OPENAI
+from holdfast.providers.fields import BEDROCK, GOOGLE, LITELLM, OPENAI
 from holdfast.providers.openai import CALLS
 from holdfast.text.fence import CLOSING, OPENING, SEPARATOR, fence_texts, remove_tag, remove_tag_from_parts
 
 NO_BODIES: Mapping[str, bytes] = types.MappingProxyType({})
-CALL_SHELLS = CALLS | {"tool_use", "function", "custom"}
-"""The shells of calls: in a response, of Anthropic, and of chat."""
+CALL_SHELLS = CALLS | {"tool_use", "function", "custom", "toolUse"}
+"""The shells of calls: in a response and of Gemini, of Anthropic, of chat, and of Bedrock."""
 _SHELL_PARTS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("text", "input_text", "output_text", "refusal"), (Text, Body)),
+    **dict.fromkeys(("text", "input_text", "output_text", "refusal", "citationsContent", "guardContent"), (Text, Body)),
     **dict.fromkeys(("image", "image_url", "input_image"), (Image,)),
     **dict.fromkeys(("document", "file", "input_file"), (File,)),
 }
@@ -43,9 +43,24 @@ IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 """The images that every provider can view."""
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 _URL_CHARS = 200
-_ID_PATTERNS = {"openai": re.compile(r"[a-zA-Z0-9_-]{1,40}"), "anthropic": re.compile(r"[a-zA-Z0-9_-]{1,64}")}
+_ID_PATTERNS = {
+    "openai": re.compile(r"[a-zA-Z0-9_-]{1,40}"),
+    "anthropic": re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    "bedrock": re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+}
+_OWN_BEDROCK_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+_OWN_NAMES = {
+    BEDROCK: re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    GOOGLE: re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}"),
+}
+"""The names of tools that a provider accepts from its own models, which write others too."""
 _NAME_ESCAPES = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_CHARS = 64
+
+
+def may_read(reader: str, issuer: str) -> bool:
+    """Whether the parts of an issuer go to a reader: its own, and OpenAI's to LiteLLM, which speaks its format."""
+    return reader == issuer or (reader == LITELLM and issuer == OPENAI)
 
 
 class ShownPart(NamedTuple):
@@ -95,20 +110,23 @@ def content_entries(message: Message, issuer: str, bodies: Mapping[str, bytes]) 
     before = len(message.tool_results)
     handles = [piece_id(message.seq, before + number) for number in range(len(message.content))]
     content = _build_entries(message.content, handles, issuer, bodies)
-    missing = any(type(entry) is ForeignPart and entry.issuer == issuer for entry in content)
-    if not missing or message.role != "assistant":
+    if message.role != "assistant":
+        return [_clear_entry(entry) for entry in content]
+    missing = any(type(entry) is ForeignPart and may_read(issuer, entry.issuer) for entry in content)
+    if not missing:
         return content
     return [
         ShownPart(entry.part, {}, entry.handle) if type(entry) is ShownPart else entry
         for entry in content
-        if type(entry) is ShownPart or (type(entry) is ForeignPart and entry.issuer != issuer)
+        if type(entry) is ShownPart or (type(entry) is ForeignPart and not may_read(issuer, entry.issuer))
     ]
 
 
 def result_entries(message: Message, number: int, issuer: str, bodies: Mapping[str, bytes]) -> list[RenderEntry]:
     """The content of one of the results of a message."""
     parts = message.tool_results[number].content
-    return _build_entries(parts, [piece_id(message.seq, number)] * len(parts), issuer, bodies)
+    content = _build_entries(parts, [piece_id(message.seq, number)] * len(parts), issuer, bodies)
+    return [_clear_entry(entry) for entry in content]
 
 
 def _build_entries(
@@ -123,7 +141,12 @@ def _build_entries(
             waiting = {}
             continue
         waiting = {}
-        block = _decode_block(part, bodies) if part.issuer == issuer else None
+        is_own = may_read(issuer, part.issuer)
+        block = _decode_block(part, bodies) if is_own or isinstance(part.body, str) else None
+        if block is not None and not is_own:
+            if isinstance(block.get("around"), dict):
+                continue  # fields around something that is shown without them
+            block = None
         if block is None:
             built.append(ForeignPart(part.issuer, handle))
             continue
@@ -149,6 +172,48 @@ def _clear_entries(content: list[RenderEntry]) -> list[RenderEntry]:
         if after != before:
             content[at] = ShownPart(Text(after), entry.shell, entry.handle)
     return content
+
+
+def _clear_entry(entry: RenderEntry) -> RenderEntry:
+    """An entry of a user or a tool, without the tag in what only its provider knows: a tool quotes others there too. What a
+    model wrote stays as it is, since providers sign it."""
+    match entry:
+        case ShownPart(part, shell, handle) if shell:
+            return ShownPart(part, _clear_fields(shell), handle)
+        case OwnBlock(block, handle):
+            return OwnBlock(_clear_fields(block), handle)
+        case MessageShell(shell):
+            return MessageShell(_clear_fields(shell))
+        case _:
+            return entry
+
+
+def _clear_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    texts = iter(remove_tag_from_parts(list(_texts_in(fields))))
+    cleared: dict[str, Any] = _replace_texts(fields, texts)
+    return cleared
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """The texts of a block, in order, without its types."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key != "type":
+                yield from _texts_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts_in(item)
+
+
+def _replace_texts(value: Any, texts: Iterator[str]) -> Any:
+    """A copy of a value with these texts, in the order of `_texts_in`, and no tag in a name."""
+    if isinstance(value, str):
+        return next(texts)
+    if isinstance(value, dict):
+        return {remove_tag(key): item if key == "type" else _replace_texts(item, texts) for key, item in value.items()}
+    return [_replace_texts(item, texts) for item in value] if isinstance(value, list) else value
 
 
 def _decode_block(part: Opaque, bodies: Mapping[str, bytes]) -> dict[str, Any] | None:
@@ -236,7 +301,7 @@ def bodies_of(history: HistoryView, issuer: str | None = None) -> tuple[BlobRef,
             match part:
                 case Image(ref=BlobRef() as ref) | File(ref=BlobRef() as ref):
                     refs.setdefault(ref.digest, ref)
-                case Opaque(issuer=whose, body=BlobRef() as ref) if whose == issuer:
+                case Opaque(issuer=whose, body=BlobRef() as ref) if issuer is not None and may_read(issuer, whose):
                     refs.setdefault(ref.digest, ref)
     return tuple(refs.values())
 
@@ -330,6 +395,8 @@ class CallIds:
         """Some systems that speak OpenAI's format put a signature into the id: their own id goes back as it is."""
         if self._issuer == OPENAI and is_from(message, OPENAI):
             return True
+        if self._issuer == BEDROCK and is_from(message, BEDROCK):
+            return _OWN_BEDROCK_ID.fullmatch(provider_id) is not None
         return _ID_PATTERNS[self._issuer].fullmatch(provider_id) is not None
 
 
@@ -338,8 +405,16 @@ def is_from(message: Message, issuer: str) -> bool:
 
 
 def tool_name(message: Message, call: ToolCall, issuer: str) -> str:
-    """The name of the tool, in characters that every provider accepts, unless the provider wrote it."""
-    return call.name if is_from(message, issuer) else _NAME_ESCAPES.sub("_", call.name)[:_NAME_CHARS]
+    """The name of the tool, in characters that every provider accepts, unless the provider wrote it and accepts it."""
+    own = _OWN_NAMES.get(issuer)
+    if is_from(message, issuer) and (own is None or own.fullmatch(call.name)):
+        return call.name
+    return _NAME_ESCAPES.sub("_", call.name)[:_NAME_CHARS]
+
+
+def copy_object(value: dict[str, Any]) -> dict[str, Any]:
+    """A copy of an object, which the caller may change."""
+    return codec.decode_object(codec.encode(value))
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:

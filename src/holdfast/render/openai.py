@@ -2,8 +2,9 @@
 
 In a chat, a tool message has text alone: the images and files of results are in one user message behind the group.
 
-In a response, system messages are the `instructions`. A call of one of OpenAI's own tools goes back as such if its result
-can; else both are a function call and its output, which may be any text.
+In a response, the system messages before the conversation are the `instructions`; later ones are items. A call of one of
+OpenAI's own tools goes back as such if its result can; else both are a function call and its output, which may be any
+text.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ REQUIRED_FIELDS: dict[str, dict[str, Any]] = {"computer_call": {"pending_safety_
 class _OpenAIParts(ABC):
     """The parts of a message that both formats render alike."""
 
+    issuer = OPENAI
     text_type: str
     own_parts: frozenset[str]
     office_types: tuple[str, ...] = ()
@@ -177,29 +179,42 @@ def file_text(part: File, text: str) -> str:
 
 def render_openai_chat(history: HistoryView, bodies: Mapping[str, bytes] = NO_BODIES) -> list[dict[str, Any]]:
     """The `messages` of `client.chat.completions.create`. `bodies` has the bytes of images and files by their digest."""
-    chat = _ChatMessages(bodies)
-    for message in history.system:
-        chat.add_input(message)
-    for item in history.items:
-        if isinstance(item, Summary):
-            chat.messages.append({"role": "user", "content": remove_tag(item.shown)})
-        else:
-            for turn in pair_answers(item):
-                chat.turn(turn)
+    chat = ChatMessages(bodies)
+    chat.add_history(history)
     if tail := tail_text(history):
         chat.messages.append({"role": "developer", "content": tail})
     return chat.messages
 
 
-class _ChatMessages(_OpenAIParts):
+class ChatMessages(_OpenAIParts):
+    """The messages of one rendering for a chat."""
+
     text_type = "text"
     own_parts = CHAT_PARTS
+    side_fields = OPENAI_FIELDS
+    """The fields of a message beside its content that go back."""
 
     def __init__(self, bodies: Mapping[str, bytes]) -> None:
         super().__init__(bodies)
         self.messages: list[dict[str, Any]] = []
+        self.boundary = 0
+        """How many messages the part that the last boundary left has."""
+
+    def add_history(self, history: HistoryView) -> None:
+        """Add the system messages and the items of a history, without its tail."""
+        for message in history.system:
+            self.add_input(message)
+        for number, item in enumerate(history.items, 1):
+            if isinstance(item, Summary):
+                self.messages.append({"role": "user", "content": remove_tag(item.shown)})
+            else:
+                for turn in pair_answers(item):
+                    self.turn(turn)
+            if number == history.frozen:
+                self.boundary = len(self.messages)
 
     def turn(self, turn: AnsweredMessage) -> None:
+        """Add a message, and the results of its calls."""
         if turn.message.role == "assistant":
             self._add_reply(turn)
         else:
@@ -217,9 +232,9 @@ class _ChatMessages(_OpenAIParts):
         """Add a message of the system or a user."""
         about: dict[str, Any] = {}
         parts: list[dict[str, Any]] = []
-        for entry in entries.content_entries(message, OPENAI, self._bodies):
+        for entry in entries.content_entries(message, self.issuer, self._bodies):
             if isinstance(entry, MessageShell):
-                about = _message_fields(entry.shell)
+                about |= _message_fields(entry.shell, self.side_fields)
             else:
                 parts += self._content_parts(entry, pictures=message.role != "system")
         if parts:
@@ -227,13 +242,14 @@ class _ChatMessages(_OpenAIParts):
             self.messages.append({"role": role, "content": unwrap_text(parts), **about})
 
     def _add_reply(self, turn: AnsweredMessage) -> None:
-        calls, about = AnsweredCalls(turn), {}
+        calls = AnsweredCalls(turn)
+        about: dict[str, Any] = {}
         parts: list[dict[str, Any]] = []
         call_entries: list[dict[str, Any]] = []
-        for entry in entries.content_entries(turn.message, OPENAI, self._bodies):
+        for entry in entries.content_entries(turn.message, self.issuer, self._bodies):
             match entry:
                 case MessageShell(shell):
-                    about = _message_fields(shell)
+                    about |= _message_fields(shell, self.side_fields)
                 case CallMark(shell):
                     call_entries += [self._call_entry(turn.message, *pair) for pair in calls.take_up_to(shell)]
                 case ShownPart():
@@ -267,7 +283,7 @@ class _ChatMessages(_OpenAIParts):
         """Add the tool message; returns the parts of the result that it cannot have."""
         texts: list[dict[str, Any]] = []
         beside: list[dict[str, Any]] = []
-        for entry in entries.result_entries(answer.message, answer.number, OPENAI, self._bodies):
+        for entry in entries.result_entries(answer.message, answer.number, self.issuer, self._bodies):
             for part in self._content_parts(entry, pictures=True):
                 (texts if part["type"] == "text" else beside).append(part)
         if beside and not texts:
@@ -295,11 +311,11 @@ class _ChatMessages(_OpenAIParts):
         return {**outer, "type": "file", "file": {**(inner if isinstance(inner, dict) else {}), **fields}}
 
 
-def _message_fields(shell: dict[str, Any]) -> dict[str, Any]:
+def _message_fields(shell: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """The fields of a chat message beside its content. Of audio, the id goes back."""
     if shell.get("type") is not None:
         return {}
-    about = {key: value for key, value in shell.items() if key in OPENAI_FIELDS}
+    about = {key: value for key, value in shell.items() if key in names}
     if "name" in about and not _SPEAKER_NAME.fullmatch(str(about["name"])):
         del about["name"]
     if isinstance(about.get("audio"), dict):

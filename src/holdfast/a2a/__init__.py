@@ -1,0 +1,9 @@
+"""A2A on Holdfast: a task store whose tasks are conversations of sessions. Extra `a2a`."""
+
+from holdfast.frameworks.engines import require_package
+
+require_package("a2a", "The adapter for A2A", "a2a")
+
+from holdfast.a2a.task_store import HoldfastTaskStore  # noqa: E402
+
+__all__ = ["HoldfastTaskStore"]

@@ -1,0 +1,179 @@
+"""How far the messages of a session follow the lines of its log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+import holdfast
+from holdfast.frameworks.claude_lines import Line, LogMessage, text_of_prompt
+from holdfast.model.sessions.messages import Message
+from holdfast.types import shorten_name
+
+_PAGE = 100
+_REDUCED_CHARS = 100_000
+"""The most of a message that is recorded if the session refuses it otherwise."""
+
+
+class LogProgress(msgspec.Struct):
+    """What of a log is recorded, as of a version of the session."""
+
+    version: int = -1
+    last: int = 0
+    """The seq of the last line whose message is recorded, or that has none."""
+    ids: dict[str, int] = msgspec.field(default_factory=dict)
+    """The seq of the message of each line, by its uuid; of recent lines."""
+    prompts: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """The texts that a hook recorded, by the id of the prompt."""
+    seqs: list[int] = msgspec.field(default_factory=list)
+    """Of recent messages of the conversation, oldest first."""
+    kinds: dict[int, str] = msgspec.field(default_factory=dict)
+    firsts: dict[int, tuple[int, bool]] = msgspec.field(default_factory=dict)
+    """By the seq of its first line: the seq of the newest message of that line, and whether it is withdrawn."""
+    reply_group: str = ""
+    """The newest reply: its id, its first line, the message before it, and its calls that have no result."""
+    reply_first: int = 0
+    reply_before: int = 0
+    reply_open: set[str] = msgspec.field(default_factory=set)
+
+    def reload(self, session: holdfast.Session) -> None:
+        """Read the newest messages, until one of a line is among them."""
+        version = session.state().version
+        fresh = LogProgress(version=version)
+        pages: list[list[Message]] = []
+        before: int | None = version + 1
+        while before is not None:
+            page = session.messages(before=before, limit=_PAGE)
+            pages.append(page)
+            is_known = any("last" in mark_of(message) for message in page)
+            before = page[0].seq if page and not is_known else None
+        fresh.add(message for page in reversed(pages) for message in page)
+        fresh.add(message for message in session.evidence(limit=_PAGE) if message.seq <= version)
+        fresh.version = version
+        fresh.last = max(fresh.last, self.last if self.version >= 0 else 0)
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(fresh, name))
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Note recorded messages."""
+        for message in messages:
+            self.version = max(self.version, message.seq)
+            mark = mark_of(message)
+            self.last = max(self.last, mark.get("last", 0))
+            self.ids.update((uuid, message.seq) for uuid in mark.get("ids", ()))
+            if "first" in mark and message.seq >= self.firsts.get(mark["first"], (0, False))[0]:
+                self.firsts[mark["first"]] = (message.seq, bool(message.withdrawn))
+            if message.late or message.withdrawn or message.frame is not None:
+                continue
+            if "hook" in mark:
+                self.prompts.setdefault(mark["hook"], []).append(message.text)
+            if message.role == "assistant":
+                self.reply_group, self.reply_first = mark.get("group", ""), mark.get("first", 0)
+                self.reply_before = self.seqs[-1] if self.seqs else 0
+                self.reply_open = {call.id for call in message.tool_calls}
+            for result in message.tool_results:
+                self.reply_open.discard(result.tool_call_id)
+            self.seqs.append(message.seq)
+            self.kinds[message.seq] = "result" if message.tool_results else str(message.role)
+
+    def is_recorded(self, message: LogMessage) -> bool:
+        """Whether the session has this message: from this line, or from the hook that got it first."""
+        if message.ids and all(uuid in self.ids for uuid in message.ids):
+            return True
+        texts = self.prompts.get(message.prompt) if message.kind == "prompt" else None
+        text = text_of_prompt(message.message["content"])
+        if not texts or text not in texts:
+            return False
+        texts.remove(text)
+        for uuid in message.ids:
+            self.ids[uuid] = self.seqs[-1] if self.seqs else 0
+        return True
+
+    def is_shown(self, message: LogMessage) -> bool:
+        """Whether the session has this message, and it is not withdrawn."""
+        return bool(message.ids) and all(self.ids.get(uuid) in self.kinds for uuid in message.ids)
+
+    def continues(self, message: LogMessage) -> bool:
+        """Whether this is a further line of the newest reply, whose calls still run."""
+        return bool(message.group) and message.group == self.reply_group and bool(self.reply_open)
+
+    def misses_reply(self, first: int, planned: int) -> bool:
+        """Whether the reply of this first line is withdrawn, and was not recorded anew since this seq."""
+        seq, is_withdrawn = self.firsts.get(first, (planned, False))
+        return is_withdrawn and seq < planned
+
+    def is_newest(self, uuid: str, batch: Sequence[LogMessage]) -> bool:
+        """Whether only results come after the message of this line: in the session, and in the batch that is recorded
+        next."""
+        for at in range(len(batch) - 1, -1, -1):
+            if uuid in batch[at].ids:
+                return all(each.kind == "result" for each in batch[at + 1 :])
+        seq = self.ids.get(uuid, 0)
+        if seq not in self.kinds:
+            return True  # withdrawn, or long ago
+        later = (self.kinds[each] for each in self.seqs if each > seq)
+        return all(each.kind == "result" for each in batch) and all(kind == "result" for kind in later)
+
+    def withdraw(self, session: holdfast.Session, after: int, reason: str = "taken back in Claude Code") -> None:
+        """Withdraw what came after a message."""
+        session.withdraw(after=after, reason=reason, expect=self.version)
+        self.reload(session)
+
+
+def clean_message(message: Line) -> Line:
+    """A message without what no provider could have sent: unknown shapes become text, and broken text is repaired."""
+    blocks = message["content"]
+    if type(blocks) is str:
+        return {**message, "content": _repair(blocks)}
+    return {**message, "content": [_clean_block(block, message["role"]) for block in blocks]}
+
+
+def reduce_message(message: Line) -> Line:
+    """What of a message is recorded in any case: its text and its calls, without most of their arguments."""
+    content = clean_message(message)["content"]
+    if type(content) is str:
+        return {"role": message["role"], "content": content[:_REDUCED_CHARS]}
+    texts = [block["text"] for block in content if block["type"] == "text"]
+    calls = [block for block in content if block["type"] == "tool_use"]
+    results = [block for block in content if block["type"] == "tool_result"]
+    most = _REDUCED_CHARS // max(len(calls), 1)
+    for call in calls:
+        arguments = json.dumps(call["input"])
+        if len(arguments) > most:
+            call["input"] = {"shortened": arguments[: most // 10]}
+    text = "\n".join(texts)[:_REDUCED_CHARS]
+    return {"role": message["role"], "content": [*([{"type": "text", "text": text}] if text else []), *calls, *results]}
+
+
+def _clean_block(block: Line, role: str) -> Line:
+    if block.get("type") == "tool_result" and role == "user":
+        text = text_of_prompt(block.get("content")) or json.dumps(block.get("content"))
+        return {**block, "tool_use_id": _clean_name(block.get("tool_use_id")) or "call", "content": _repair(text)}
+    if block.get("type") == "tool_use" and role == "assistant":
+        name, call = _clean_name(block.get("name")), _clean_name(block.get("id"))
+        if not name or not call or type(block.get("input")) is not dict:
+            return {"type": "text", "text": json.dumps(block)}
+        repaired: Line = json.loads(_repair(json.dumps(block["input"], ensure_ascii=False)), parse_constant=str)
+        return {"type": "tool_use", "id": call, "name": name, "input": repaired}
+    if block.get("type") == "text":
+        return {"type": "text", "text": _repair(str(block.get("text")))}
+    return {"type": "text", "text": json.dumps(block)}
+
+
+def _clean_name(name: object) -> str:
+    """A name of a tool or a call without what names cannot have; empty if nothing is left."""
+    text = "".join(each for each in _repair(name) if each.isprintable()) if type(name) is str else ""
+    return shorten_name(text) if text else ""
+
+
+def _repair(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def mark_of(message: Message) -> dict[str, Any]:
+    """The mark of a message that comes from a line or a hook; empty for any other."""
+    mark = message.metadata.get("claude")
+    return mark if isinstance(mark, dict) else {}

@@ -1,0 +1,246 @@
+"""The input of a model call: the pack of the conversation in place of the list that the SDK would send.
+
+Laws: nothing is shown that the SDK has left out of its list: a limit, a callback or a filter of a handoff stays in force.
+An item is shown as the SDK has it if the pack shows its message as it was recorded. A call is never shown without its
+result. An input that has nothing of this conversation, such as that of an agent used as a tool, is left as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from agents.run_config import CallModelData, ModelInputData
+
+import holdfast
+from agents import FunctionTool, TResponseInputItem
+from holdfast.frameworks.engines import run_blocking
+from holdfast.frameworks.shadows import Shadow
+from holdfast.model.sessions.messages import Message, MessageGroup
+from holdfast.openai_agents.conversations import ItemConversation
+from holdfast.openai_agents.item_log import LoggedItem
+from holdfast.openai_agents.items import Item, call_of, is_output, is_user_message, item_key, item_kind
+from holdfast.openai_agents.sessions import READ_SESSION
+from holdfast.providers.openai import CALLS, OUTPUTS
+from holdfast.render.entries import tail_text
+from holdfast.render.openai import render_openai_responses
+from holdfast.text.fence import remove_tag
+from holdfast.types import HistoryView
+
+_KEPT = 32
+"""How many calls may be under way at once."""
+
+
+class SentInput(NamedTuple):
+    """What a model call was sent, and the pack that it was made from."""
+
+    pack: holdfast.Pack
+    instructions: str | None
+    items: list[Item]
+
+
+class HoldfastInputFilter:
+    """The filter for `RunConfig(call_model_input_filter=…)`: `hf.filter`."""
+
+    def __init__(self, conversation: ItemConversation, *, budget: int, model: str | None, options: Mapping[str, Any]):
+        self._conversation = conversation
+        self._budget = budget
+        self._model = model
+        self._options = dict(options)
+        self._lock = threading.Lock()
+        self.last: SentInput | None = None
+        """The last call."""
+        self._sent: dict[int, SentInput] = {}
+
+    async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
+        """The input of the call: the pack, if the input is of this conversation."""
+        shown = cast("list[Item]", data.model_data.input)
+        sent = await run_blocking(self._send, shown, data.model_data.instructions, data.agent)
+        if sent is None:
+            return data.model_data
+        items = cast("list[TResponseInputItem]", sent.items)
+        return ModelInputData(input=items, instructions=sent.instructions)
+
+    def take_pack(self, items: Sequence[object]) -> holdfast.Pack | None:
+        """The pack that these items were made from, once. The SDK copies the list, but not the items."""
+        last = items[-1] if items else None
+        with self._lock:
+            sent = self._sent.pop(id(last), None)
+        return sent.pack if sent is not None and sent.items[-1] is last else None
+
+    def _send(self, shown: list[Item], instructions: str | None, agent: Any) -> SentInput | None:
+        conversation = self._conversation
+        if conversation.has_running_tools():
+            return None
+        known = conversation.sync()
+        matched = _match_items(known, marks := [item_key(item) for item in shown], shown)
+        extra = matched[1]
+        new = shown[
+            len(extra) - next((at for at, is_extra in enumerate(reversed(extra)) if not is_extra), len(extra)) :
+        ]
+        if READ_SESSION.get() is conversation and any(map(is_user_message, new)):
+            conversation.stage(new)
+            known = conversation.sync()
+            matched = _match_items(known, marks, shown)
+        elif all(extra):
+            return None
+        conversation.check_running()
+        conversation.session.close_calls("the run went on without a result")
+        options = {"model": self._model or (agent.model if isinstance(agent.model, str) else None), **self._options}
+        brief = options.pop("brief", None) or describe_agent(instructions, agent)
+        pack = conversation.session.pack(budget=self._budget, brief=brief, **options)
+        items = show_items(pack, conversation.shadow, known, shown, matched)
+        sent = SentInput(pack, show_instructions(pack), items)
+        with self._lock:
+            self.last = self._sent[id(items[-1])] = sent
+            while len(self._sent) > _KEPT:
+                del self._sent[next(iter(self._sent))]
+        return sent
+
+
+def describe_agent(instructions: str | None, agent: Any) -> holdfast.Brief:
+    """What comes first in a call of this agent, so that it counts against the budget."""
+    tools = [tool for tool in agent.tools if isinstance(tool, FunctionTool)]
+    described = tuple(
+        holdfast.Tool(name=tool.name, description=tool.description, parameters=tool.params_json_schema)
+        for tool in {tool.name: tool for tool in tools}.values()
+    )
+    return holdfast.Brief(prompt=instructions or "", tools=described, read_handle=False, recall_memory=False)
+
+
+def show_instructions(pack: holdfast.Pack) -> str | None:
+    """The texts that come first: the instructions of the agent, who the user is, and rules. Messages of the conversation
+    are not among them: they are items."""
+    texts = [message.text for message in pack.history.system if not message.seq]
+    return "\n\n".join(filter(None, texts)) or None
+
+
+def show_items(
+    pack: holdfast.Pack,
+    shadow: Shadow,
+    known: Sequence[LoggedItem],
+    shown: Sequence[Item],
+    matched: tuple[dict[str, Item], list[bool]],
+) -> list[Item]:
+    """The items for a pack: the SDK's own where the pack shows a message as it was recorded, else what Holdfast wrote."""
+    return _drop_orphans(list(_PackItems(pack, shadow, known, shown, matched).show()))
+
+
+class _PackItems:
+    """Builds the items of a call from a pack, what the session knows, and what the SDK would send."""
+
+    def __init__(
+        self,
+        pack: holdfast.Pack,
+        shadow: Shadow,
+        known: Sequence[LoggedItem],
+        shown: Sequence[Item],
+        matched: tuple[dict[str, Item], list[bool]],
+    ) -> None:
+        self._pack = pack
+        self._shadow = shadow
+        self._shown = shown
+        self._known = known
+        self._sent, self._extra = matched
+        self._groups: dict[str, list[LoggedItem]] = {}
+        self._outputs: dict[tuple[str, str], LoggedItem] = {}
+        """The results, by the message that made the call, and the id of the call."""
+        callers: dict[str, str] = {}
+        for each in known:
+            self._groups.setdefault(each.group.name, []).append(each)
+            call = call_of(each.item)
+            if call is not None and is_output(each.item):
+                self._outputs[callers.get(call, ""), call] = each
+            elif call is not None:
+                callers[call] = each.group.name
+
+    def show(self) -> Iterator[Item]:
+        history = self._pack.history
+        first = next((at for at, is_extra in enumerate(self._extra) if not is_extra), len(self._extra))
+        yield from self._shown[:first]
+        for message in history.system:
+            yield from self._show_system(message) if message.seq else ()
+        for entry in history.items:
+            if isinstance(entry, MessageGroup) and entry.messages[0].role == "system":
+                yield from self._show_system(entry.messages[0])
+            elif isinstance(entry, MessageGroup):
+                yield from self._show_group(entry)
+            elif self._known[0].key in self._sent:  # a summary; a list that does not go back so far is not to have it
+                yield {"role": "user", "content": remove_tag(entry.shown)}
+        rest = zip(self._shown[first:], self._extra[first:], strict=True)
+        yield from (item for item, is_extra in rest if is_extra)
+        if tail := tail_text(history):
+            yield {"role": "developer", "content": tail}
+
+    def _show_system(self, message: Message) -> Iterator[Item]:
+        originals = [item for _, item in self._originals([message])]
+        if originals and not self._is_original(message):
+            yield {"role": originals[0].get("role", "developer"), "content": remove_tag(message.text)}
+        else:
+            yield from originals
+
+    def _show_group(self, group: MessageGroup) -> Iterator[Item]:
+        originals = list(self._originals(group.messages))
+        if not originals:
+            return  # the SDK has left it out
+        if all(map(self._is_original, group.messages)):
+            yield from (item for _, item in originals)
+            return
+        history = self._pack.history
+        view = HistoryView(scope=history.scope, version=history.version, items=(group,))
+        calls = {call_of(each.item) for each, _ in originals}
+        for item in render_openai_responses(view, self._pack._bodies)["input"]:
+            if call_of(item) in calls or (call_of(item) is None and None in calls):
+                yield item
+
+    def _is_original(self, message: Message) -> bool:
+        return self._shadow.shows_original(message) and remove_tag(message.text) == message.text
+
+    def _originals(self, messages: Sequence[Message]) -> Iterator[tuple[LoggedItem, Item]]:
+        """The SDK's own items of these messages, as far as it would send them."""
+        calls = {
+            call.id: (str(message.metadata.get("id") or ""), call.provider_id or call.id)
+            for message in messages
+            for call in message.tool_calls
+        }
+        for message in messages:
+            logged = self._groups.get(str(message.metadata.get("id") or ""), [])
+            names = [calls.get(result.tool_call_id, ("", "")) for result in message.tool_results]
+            logged = logged or [self._outputs[name] for name in names if name in self._outputs]
+            for each in logged:
+                if each.key in self._sent:
+                    yield each, self._sent[each.key]
+                elif each.is_adopted:
+                    yield each, copy.deepcopy(each.item)
+
+
+def _match_items(
+    known: Sequence[LoggedItem], marks: Sequence[str], shown: Sequence[Item]
+) -> tuple[dict[str, Item], list[bool]]:
+    """What the SDK would send for each item of the session, and which items the session does not know. `marks` are the
+    keys of what is shown. Of equal items, the newest are the ones that are sent."""
+    offered: dict[str, list[int]] = {}
+    for at, mark in enumerate(marks):
+        offered.setdefault(mark, []).append(at)
+    sent: dict[str, Item] = {}
+    is_extra = [True] * len(shown)
+    for each in reversed(known):
+        if places := offered.get(each.mark):
+            at = places.pop()
+            sent[each.key] = shown[at]
+            is_extra[at] = False
+    return sent, is_extra
+
+
+def _drop_orphans(items: list[Item]) -> list[Item]:
+    """The items without calls that have no result, and without results that have no call."""
+    outputs = {call_of(item) for item in items if item_kind(item) in OUTPUTS}
+    calls = {call_of(item) for item in items if item_kind(item) in CALLS}
+    return [
+        item
+        for item in items
+        if (item_kind(item) not in OUTPUTS or call_of(item) in calls)
+        and (item_kind(item) not in CALLS or call_of(item) in outputs)
+    ]

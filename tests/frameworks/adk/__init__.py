@@ -1,0 +1,1 @@
+"""Tests of Holdfast in Google's Agent Development Kit."""

@@ -1,0 +1,123 @@
+"""Agents that run at the same time, compaction by ADK, and sessions of another generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.agents.parallel_agent import ParallelAgent
+from google.adk.agents.sequential_agent import SequentialAgent
+from google.adk.apps.app import EventsCompactionConfig
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+
+import holdfast
+from holdfast.adk import Plugin, SessionService
+from tests.frameworks.adk.support import ScriptedModel, ask, build_runner, call, create, load, run, show
+
+Build = Callable[[holdfast.Engine], BaseSessionService]
+
+# ADK has named a newer way to run agents in parallel; both are in use.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def look(what: str) -> dict[str, Any]:
+    """Look something up."""
+    return {"seen": what}
+
+
+def build_team(one: ScriptedModel, two: ScriptedModel, merger: ScriptedModel) -> BaseAgent:
+    siblings: list[BaseAgent] = [
+        LlmAgent(name="one", model=one, tools=[look]),
+        LlmAgent(name="two", model=two, tools=[look]),
+    ]
+    pair = ParallelAgent(name="pair", sub_agents=siblings)
+    return SequentialAgent(name="team", sub_agents=[pair, LlmAgent(name="merger", model=merger)])
+
+
+@pytest.mark.parametrize("build", [SessionService, lambda _: InMemorySessionService()], ids=["own", "in memory"])
+def test_siblings_have_conversations_of_their_own(engine: holdfast.Engine, build: Build) -> None:
+    """An agent in a branch sees the main conversation and its own events; one without a branch sees all."""
+    one = ScriptedModel.of(call("look", what="sun"), "One: sun.", call("look", what="sea"), "One: sea.")
+    two = ScriptedModel.of(call("look", what="moon"), "Two: moon.", call("look", what="land"), "Two: land.")
+    merger = ScriptedModel.of("Merged.", "Merged again.")
+    service = build(engine)
+    runner = build_runner(build_team(one, two, merger), service, Plugin(engine, budget=8_000))
+
+    async def talk() -> None:
+        await create(service)
+        await ask(runner, "Look at both.")
+        await ask(runner, "Once more.")
+
+    run(talk())
+    assert show(one.requests[1])[:-1] == [
+        "user: Look at both.",
+        "model: call look {'what': 'sun'}",
+        "user: result look {'seen': 'sun'}",
+    ]
+    last = show(one.requests[3])[:-1]
+    assert last[:4] == [*show(one.requests[1])[:-1], "model: One: sun."]
+    assert [line for line in last if not line.startswith("user: For context")][5:] == [
+        "user: Once more.",
+        "model: call look {'what': 'sea'}",
+        "user: result look {'seen': 'sea'}",
+    ]
+    sent = "\n".join(show(merger.requests[1]))
+    for word in ("'sun'", "'moon'", "One: sea.", "Two: land.", "Merged.", "Look at both."):
+        assert sent.count(word) == (2 if "'" in word else 1), word
+    threads = {row.thread: row for row in engine.sessions(actor="desk/ada") if not row.thread.startswith("#")}
+    assert set(threads) == {"", "pair.one", "pair.two"}
+    assert all(row.open_calls == 0 for row in threads.values())
+    branch = engine.session("s1", actor="desk/ada", thread="pair.one")
+    assert [len(message.tool_calls) for message in branch.messages() if message.role == "assistant"] == [1, 0, 0, 1, 0]
+    assert len(branch.packs.list()) == 4
+    main = engine.session("s1", actor="desk/ada")
+    assert not any(message.tool_calls for message in main.messages())
+    assert len(main.packs.list()) == 2
+    assert engine.admin.verify().ok
+
+
+def test_a_deleted_session_takes_its_branches_with_it(file_engine: holdfast.Engine) -> None:
+    service = SessionService(file_engine)
+
+    async def talk() -> None:
+        for _ in range(3):
+            await create(service)
+            models = [ScriptedModel.of("Here.") for _ in range(3)]
+            runner = build_runner(build_team(*models), service, Plugin(file_engine, budget=8_000))
+            await ask(runner, "Look.")
+            assert show(models[0].requests[0])[:-1] == ["user: Look."]
+            assert service.session(app_name="desk", user_id="ada", session_id="s1", branch="pair.one").messages()
+            await service.delete_session(app_name="desk", user_id="ada", session_id="s1")
+            assert not file_engine.sessions(actor="desk/ada")
+
+    run(talk())
+    assert len(file_engine.sessions(actor="desk/ada", status="destroyed")) == 9
+    assert file_engine.admin.verify().ok
+
+
+def test_compaction_by_adk_goes_on(file_engine: holdfast.Engine) -> None:
+    """ADK's own summary takes the place of its events in requests; the transcript keeps them."""
+    model = ScriptedModel.of("R1.", "R2.", "ADK summary of two turns.", "R3.", "R4.")
+    service = SessionService(file_engine)
+    agent = LlmAgent(name="desk_agent", model=model)
+    config = EventsCompactionConfig(compaction_interval=2, overlap_size=0)
+    runner = build_runner(agent, service, Plugin(file_engine, budget=8_000), app={"events_compaction_config": config})
+
+    async def talk() -> None:
+        await create(service)
+        for number in range(1, 4):
+            await ask(runner, f"Q{number}?")
+        session = await load(service)
+        assert sum(event.actions.compaction is not None for event in session.events) == 1
+
+    run(talk())
+    sent = [line for line in show(model.requests[-1]) if not line.startswith("user: <holdfast-context>")]
+    assert sent[-1] == "user: Q3?"
+    assert "ADK summary of two turns." in sent[0]
+    assert "Q1?" not in "".join(sent)
+    texts = [message.text for message in file_engine.session("s1", actor="desk/ada").messages()]
+    assert texts == ["Q1?", "R1.", "Q2?", "R2.", "Q3?", "R3."]

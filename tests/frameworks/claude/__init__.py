@@ -1,0 +1,1 @@
+"""The Claude Agent SDK on Holdfast."""

@@ -1,0 +1,184 @@
+"""The command of Claude Code, run by the SDK against a server on this machine, with Holdfast as its store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, get_session_messages_from_store, query
+
+import holdfast
+from holdfast.claude import HoldfastSessionStore
+from tests.frameworks.messages_api import call, fake_api, results_in, text
+
+ROOT = Path(__file__).parents[3]
+
+
+def options(store: HoldfastSessionStore, url: str, folder: Path, **more: Any) -> ClaudeAgentOptions:
+    more.setdefault("hooks", store.hooks(context=True))
+    return ClaudeAgentOptions(
+        session_store=store,
+        session_store_flush="eager",
+        cwd=folder,
+        env={
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": "test",
+            "CLAUDE_CONFIG_DIR": str(folder / "config"),
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        },
+        allowed_tools=["Bash", "Read", "Agent"],
+        setting_sources=[],
+        **more,
+    )
+
+
+async def ask(prompt: str, chosen: ClaudeAgentOptions) -> str:
+    """The id of the session."""
+    session = ""
+    async for message in query(prompt=prompt, options=chosen):
+        if isinstance(message, ResultMessage):
+            session = message.session_id
+    return session
+
+
+@pytest.fixture
+def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder / "config"))
+    (folder / "work").mkdir()
+    return folder / "work"
+
+
+def is_subagent(request: dict[str, Any]) -> bool:
+    return "cc_is_subagent" in json.dumps(request.get("system"))
+
+
+def test_an_agent_with_tools_and_a_subagent_is_a_conversation(engine: holdfast.Engine, home: Path) -> None:
+    (home / "a.txt").write_text("one\n")
+
+    def script(request: dict[str, Any]) -> list[dict[str, Any]]:
+        results = results_in(request)
+        if is_subagent(request):
+            read = call("Read", "toolu_sub", file_path=str(home / "a.txt"))
+            return [text("It has one line.")] if results else [text("I look."), read]
+        if not results:
+            missing = call("Read", "toolu_2", file_path=str(home / "none.txt"))
+            return [text("Let me look."), call("Bash", "toolu_1", command="echo hello"), missing]
+        if len(results) == 2:
+            return [call("Agent", "toolu_3", description="count", prompt="Count.", subagent_type="general-purpose")]
+        return [text("Done.")]
+
+    store = HoldfastSessionStore(engine)
+    with fake_api(script) as api:
+        name = asyncio.run(ask("Where is my order?", options(store, api.url, home)))
+    (project,) = {row.actor for row in engine.sessions()}
+    session = engine.session(name, actor=project)
+    messages = session.messages()
+    assert [(each.role, bool(each.withdrawn)) for each in messages[:6]] == [
+        ("user", False),
+        ("assistant", False),
+        ("tool", False),
+        ("tool", False),
+        ("assistant", False),
+        ("tool", False),
+    ]
+    assert [each.name for each in messages[1].tool_calls] == ["Bash", "Read"]
+    assert messages[1].usage is not None
+    assert messages[1].usage.input_tokens == 1_501
+    assert {each.text for each in messages[2:4]} >= {"hello"}
+    assert not session.evidence()
+    assert not session.open_calls()
+    assert [event.type for event in session.events(limit=1_000)].count("call.started") == 3
+    (subpath,) = asyncio.run(store.list_subkeys({"project_key": project, "session_id": name}))
+    subagent = store.session(name, project, subpath=subpath)
+    assert [each.text for each in subagent.messages()] == ["Count.", "I look.", "1\tone\n2\t", "It has one line."]
+    assert [event.type for event in subagent.events(limit=1_000)].count("call.started") == 1
+    pack = session.pack(budget=8_000)
+    shown = json.dumps(pack.anthropic()["messages"])
+    assert shown.count("Where is my order?") == 1
+    assert shown.count("echo hello") == 1
+    assert store.unknown_calls(name, project) == []
+    assert engine.admin.verify().ok
+    loaded = asyncio.run(get_session_messages_from_store(store, name, directory=str(home)))
+    assert len(loaded) >= 6
+
+
+def test_a_session_is_resumed_from_the_store_and_facts_are_given_with_each_prompt(
+    file_engine: holdfast.Engine, home: Path
+) -> None:
+    file_engine.ledger(user="ada").set("shipping_address", "12 Elm St")
+    store = HoldfastSessionStore(file_engine, user="ada")
+    with fake_api(lambda request: [text("Noted.")]) as api:
+        name = asyncio.run(ask("Is it sent to 12 Elm St?", options(store, api.url, home)))
+        chosen = options(store, api.url, home, resume=name)
+        assert asyncio.run(ask("I moved: my shipping address is 456 Oak Ave now.", chosen)) == name
+        assert asyncio.run(ask("Where do you send it?", options(store, api.url, home, resume=name))) == name
+        last = api.asked(-1)
+    assert last.count("456 Oak Ave now.") == 1
+    assert "shipping_address: 456 Oak Ave" in last[last.index("Where do you send it?") :]
+    (project,) = {row.actor for row in file_engine.sessions()}
+    session = file_engine.session(name, actor=project)
+    assert [(each.role, each.text) for each in session.messages()] == [
+        ("user", "Is it sent to 12 Elm St?"),
+        ("assistant", "Noted."),
+        ("user", "I moved: my shipping address is 456 Oak Ave now."),
+        ("assistant", "Noted."),
+        ("user", "Where do you send it?"),
+        ("assistant", "Noted."),
+    ]
+    current = session.facts.get("shipping_address")
+    assert current is not None
+    assert current.value == "456 Oak Ave"
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+import holdfast
+from holdfast.claude import HoldfastSessionStore
+from tests.frameworks.claude.test_agent import ask, options
+with holdfast.open(sys.argv[1]) as engine:
+    asyncio.run(ask("Pay the rent.", options(HoldfastSessionStore(engine), sys.argv[2], Path(sys.argv[3]))))
+"""
+
+
+def wait_for_start(engine: holdfast.Engine, until_s: float = 30) -> holdfast.Session:
+    end = time.monotonic() + until_s
+    while time.monotonic() < end:
+        for row in engine.sessions():
+            session = engine.session(row.session, actor=row.actor)
+            if any(each.key for each in session.open_calls()):
+                return session
+        time.sleep(0.05)
+    raise AssertionError("no call was started")
+
+
+def test_a_process_that_is_killed_inside_a_tool_leaves_an_unknown_outcome(
+    file_engine: holdfast.Engine, home: Path, folder: Path
+) -> None:
+    def script(request: dict[str, Any]) -> list[dict[str, Any]]:
+        return [text("Done.")] if results_in(request) else [call("Bash", "toolu_pay", command="touch paid; sleep 20")]
+
+    with fake_api(script) as api:
+        arguments = [sys.executable, "-c", CHILD, str(folder / "agent.db"), api.url, str(home)]
+        child = subprocess.Popen(
+            arguments, cwd=ROOT, start_new_session=True, env=os.environ | {"CLAUDE_CONFIG_DIR": str(home / "config")}
+        )
+        try:
+            session = wait_for_start(file_engine)
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    (unknown,) = session.recover().unknown_outcomes
+    assert unknown.key
+    store = HoldfastSessionStore(file_engine)
+    (found,) = store.unknown_calls(session.scope.session, session.scope.actor)
+    assert (found.id, found.name, found.key, found.subpath) == ("toolu_pay", "Bash", unknown.key, "")
+    assert file_engine.admin.verify().ok

@@ -1,0 +1,178 @@
+"""The hooks, called as the SDK calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any, cast
+
+import pytest
+from claude_agent_sdk.types import HookContext, HookEvent, HookInput, HookMatcher, SessionKey, SessionStoreEntry
+
+import holdfast
+from holdfast.claude import HoldfastSessionStore
+from tests.edges.claude_lines import Chat
+
+SESSION = "1c2b5f0e-0000-4000-8000-000000000001"
+KEY: SessionKey = {"project_key": "-work-shop", "session_id": SESSION}
+Hooks = dict[HookEvent, list[HookMatcher]]
+
+
+async def call_hook(hooks: Hooks, event: HookEvent, **fields: Any) -> dict[str, Any]:
+    given = {
+        "session_id": SESSION,
+        "transcript_path": f"/home/ada/.claude/projects/-work-shop/{SESSION}.jsonl",
+        "cwd": "/home/ada/shop",
+        "hook_event_name": event,
+        **fields,
+    }
+    (matcher,) = hooks[event]
+    (hook,) = matcher.hooks
+    context: HookContext = {"signal": None}
+    return cast("dict[str, Any]", await hook(cast("HookInput", given), fields.get("tool_use_id"), context))
+
+
+def start(hooks: Hooks, call: str, **more: Any) -> Any:
+    return call_hook(hooks, "PreToolUse", tool_name="Bash", tool_input={"command": "pay"}, tool_use_id=call, **more)
+
+
+async def append(store: HoldfastSessionStore, lines: list[dict[str, Any]], key: SessionKey = KEY) -> None:
+    await store.append(key, cast("list[SessionStoreEntry]", lines))
+
+
+def test_a_tool_waits_until_its_call_is_stored_and_starts_under_a_key(engine: holdfast.Engine) -> None:
+    store, chat = HoldfastSessionStore(engine), Chat()
+    hooks = store.hooks(wait_s=20)
+
+    async def run() -> None:
+        waiting = asyncio.create_task(start(hooks, "toolu_1"))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await append(store, [chat.prompt("Pay."), *chat.reply("Yes.", ("Bash", "toolu_1", {"command": "pay"}))])
+        assert await waiting == {}
+
+    asyncio.run(run())
+    session = store.session(SESSION, "-work-shop")
+    (unknown,) = session.recover().unknown_outcomes
+    (found,) = store.unknown_calls(SESSION, "-work-shop")
+    assert (found.id, found.name, found.key) == ("toolu_1", "Bash", unknown.key)
+    denied = asyncio.run(start(hooks, "toolu_1"))["hookSpecificOutput"]
+    assert denied["permissionDecision"] == "deny"
+    assert unknown.key in denied["permissionDecisionReason"]
+    asyncio.run(
+        call_hook(hooks, "PostToolUse", tool_name="Bash", tool_response={"stdout": "paid"}, tool_use_id="toolu_1")
+    )
+    assert store.unknown_calls(SESSION, "-work-shop") == []
+    assert "paid" in session.messages()[-1].text
+    assert not session.open_calls()
+
+
+def test_the_result_that_the_model_saw_is_recorded_not_that_of_the_hook(file_engine: holdfast.Engine) -> None:
+    store, chat = HoldfastSessionStore(file_engine), Chat()
+    hooks = store.hooks()
+
+    async def run() -> None:
+        await append(store, [chat.prompt("Pay."), *chat.reply("Yes.", ("Bash", "toolu_1", {"command": "pay"}))])
+        await start(hooks, "toolu_1")
+        await call_hook(hooks, "PostToolUseFailure", tool_name="Bash", error="exit 1", tool_use_id="toolu_1")
+        await append(store, [chat.result("toolu_1", "Exit code 1", is_error=True), *chat.reply("It failed.")])
+        await call_hook(hooks, "Stop", stop_hook_active=False)
+
+    asyncio.run(run())
+    session = store.session(SESSION, "-work-shop")
+    assert [each.text for each in session.messages()] == ["Pay.", "Yes.", "Exit code 1", "It failed."]
+    assert session.messages()[2].tool_results[0].is_error
+    assert session.evidence() == []
+
+
+def test_without_eager_flushes_the_start_is_an_entry(
+    file_engine: holdfast.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, chat = HoldfastSessionStore(file_engine), Chat()
+    hooks = store.hooks(wait_s=0.05)
+
+    async def run() -> None:
+        for number in range(4):
+            assert await start(hooks, f"toolu_{number}") == {}
+            if number:
+                await call_hook(
+                    hooks, "PostToolUse", tool_name="Bash", tool_response="ok", tool_use_id=f"toolu_{number}"
+                )
+
+    asyncio.run(run())
+    assert 'session_store_flush="eager"' in caplog.text
+    (found,) = store.unknown_calls(SESSION, "-work-shop")
+    assert (found.id, found.name) == ("toolu_0", "Bash")
+    asyncio.run(
+        append(store, [chat.prompt("Go."), *chat.reply("", ("Bash", "toolu_0", {})), chat.result("toolu_0", "ok")])
+    )
+    assert store.unknown_calls(SESSION, "-work-shop") == []
+    assert [each.role for each in store.session(SESSION, "-work-shop").messages()] == ["user", "assistant", "tool"]
+
+
+def test_a_prompt_is_recorded_once_with_its_facts(engine: holdfast.Engine) -> None:
+    engine.ledger(user="ada").set("shipping_address", "12 Elm St")
+    store, chat = HoldfastSessionStore(engine, user="ada"), Chat()
+    hooks = store.hooks(context=True)
+    prompt = "I moved: my shipping address is 456 Oak Ave now."
+
+    async def run() -> dict[str, Any]:
+        name = str(uuid.uuid4())
+        answer = await call_hook(hooks, "UserPromptSubmit", prompt=prompt, prompt_id=name)
+        line = chat.prompt(prompt) | {"promptId": name}
+        await append(store, [line, *chat.reply("Noted.")])
+        await append(HoldfastSessionStore(engine), [line, *chat.reply("Again.")])
+        return answer
+
+    output = asyncio.run(run())["hookSpecificOutput"]
+    assert output["hookEventName"] == "UserPromptSubmit"
+    assert "- shipping_address: 456 Oak Ave" in output["additionalContext"]
+    assert "12 Elm St" not in output["additionalContext"]
+    session = store.session(SESSION, "-work-shop")
+    assert [each.text for each in session.messages()] == [prompt, "Noted.", "Again."]
+    assert asyncio.run(call_hook(store.hooks(), "UserPromptSubmit", prompt="Hello.", prompt_id="p2")) == {}
+
+
+def test_machine_prompts_are_not_observed_and_compactions_are_noted(file_engine: holdfast.Engine) -> None:
+    store, chat = HoldfastSessionStore(file_engine), Chat()
+    hooks = store.hooks(context=True)
+
+    async def run() -> None:
+        text = "<task-notification>\n<task-id>a1</task-id>"
+        assert await call_hook(hooks, "UserPromptSubmit", prompt=text, prompt_id="p1") == {}
+        await append(store, [chat.prompt(text)])
+        await call_hook(hooks, "PreCompact", trigger="auto", custom_instructions=None)
+
+    asyncio.run(run())
+    session = store.session(SESSION, "-work-shop")
+    assert len(session.messages()) == 1
+    (noted,) = session.entries.list(kind="claude.compaction")
+    assert noted.body == {"trigger": "auto", "instructions": None}
+
+
+def test_tools_of_subagents_are_started_in_their_thread(file_engine: holdfast.Engine) -> None:
+    store, chat = HoldfastSessionStore(file_engine), Chat()
+    hooks = store.hooks()
+    key: SessionKey = {**KEY, "subpath": "subagents/agent-a1"}
+
+    async def run() -> None:
+        await append(store, [chat.prompt("Go.")])
+        await append(store, [chat.prompt("Count."), *chat.reply("", ("Bash", "toolu_9", {}))], key)
+        await start(hooks, "toolu_9", agent_id="a1", agent_type="Explore")
+
+    asyncio.run(run())
+    (found,) = store.unknown_calls(SESSION, "-work-shop")
+    assert (found.id, found.subpath) == ("toolu_9", "subagents/agent-a1")
+
+
+def test_a_store_that_fails_denies_tools_and_lets_prompts_pass(file_engine: holdfast.Engine) -> None:
+    store = HoldfastSessionStore(file_engine)
+    hooks = store.hooks(wait_s=0)
+    file_engine.close()
+    assert asyncio.run(call_hook(hooks, "UserPromptSubmit", prompt="Hello.", prompt_id="p1")) == {}
+    denied = asyncio.run(start(hooks, "toolu_1"))["hookSpecificOutput"]
+    assert denied["permissionDecision"] == "deny"
+    assert (
+        asyncio.run(call_hook(hooks, "PostToolUse", tool_name="Bash", tool_response="ok", tool_use_id="toolu_1")) == {}
+    )
+    assert asyncio.run(call_hook(hooks, "Stop", stop_hook_active=False)) == {}

@@ -1,0 +1,81 @@
+"""Threads of the saver as a whole: names, copies onto threads that exist, and sessions that are destroyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.errors import InvalidArgument, InvalidName, SessionDestroyedError
+from holdfast.langgraph import HoldfastSaver
+from tests.frameworks.langgraph.graphs import chat, ids, say, texts, thread, transcript
+
+
+def test_a_thread_without_an_id_is_refused(file_engine: holdfast.Engine) -> None:
+    graph = chat(HoldfastSaver(file_engine))
+    with pytest.raises(InvalidArgument, match="thread_id"):
+        graph.invoke(say("Hello."), thread(None))
+    assert not file_engine.sessions()
+
+
+@pytest.mark.parametrize("name", ["", "a\x00b", "\n", "\ud800"])
+def test_a_name_that_no_session_can_have_is_refused_with_its_reason(file_engine: holdfast.Engine, name: str) -> None:
+    graph = chat(HoldfastSaver(file_engine))
+    with pytest.raises(InvalidName) as caught:
+        graph.invoke(say("Hello."), thread(name))
+    assert "thread_id" in str(caught.value)
+    assert "4611686018427387903" not in str(caught.value)
+
+
+def test_a_copy_onto_a_newer_thread_leaves_its_latest_checkpoint(engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(engine, observe=False)
+    graph = chat(saver)
+    graph.invoke(say("old"), thread("old"))
+    graph.invoke(say("new"), thread("new"))
+    saver.copy_thread("old", "new")
+    saver.copy_thread("old", "new")
+    for reader in (saver, HoldfastSaver(engine, observe=False)):
+        assert texts(chat(reader).get_state(thread("new")).values) == ["new", "answer to: new"]
+        listed = ids(reader.list(thread("new", checkpoint_ns="")))
+        assert listed == sorted(listed, reverse=True)
+        assert {*listed} > {*ids(reader.list(thread("old")))}
+    assert transcript(engine.session("new")) == ["new", "answer to: new"]
+
+
+def test_a_copy_onto_an_older_thread_is_its_latest_checkpoint(engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(engine, observe=False)
+    graph = chat(saver)
+    graph.invoke(say("old"), thread("old"))
+    graph.invoke(say("new"), thread("new"))
+    saver.copy_thread("new", "old")
+    for reader in (saver, HoldfastSaver(engine, observe=False)):
+        assert texts(chat(reader).get_state(thread("old")).values) == ["new", "answer to: new"]
+    assert transcript(engine.session("old")) == ["new", "answer to: new"]
+
+
+def test_a_copy_belongs_to_the_same_user(file_engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(file_engine)
+    chat(saver).invoke(say("Hello."), thread("t1", user_id="ada"))
+    saver.copy_thread("t1", "t2")
+    assert file_engine.session("t2").state().identity.user_id == "ada"
+
+
+def test_a_destroyed_thread_is_as_good_as_none_also_for_a_saver_that_knew_it(file_engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(file_engine)
+    graph = chat(saver)
+    graph.invoke(say("Hello."), thread("t1"))
+    file_engine.session("t1").destroy()
+
+    def work(known: HoldfastSaver) -> list[Any]:
+        known.delete_thread("t1")
+        known.prune(["t1"])
+        known.copy_thread("t1", "t2")
+        known.delete_for_runs(["run"])
+        return [known.get_tuple(thread("t1")), *known.list(thread("t1")), *known.list(None)]
+
+    assert work(HoldfastSaver(file_engine)) == [None]
+    assert work(saver) == [None]
+    assert saver.get_delta_channel_history(config=thread("t1"), channels=["messages"]) == {"messages": {"writes": []}}
+    with pytest.raises(SessionDestroyedError):
+        graph.invoke(say("Hello again."), thread("t1"))

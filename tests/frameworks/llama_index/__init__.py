@@ -1,0 +1,1 @@
+"""LlamaIndex: the memory, the chat store and the memory block, with its own agent and a scripted model."""

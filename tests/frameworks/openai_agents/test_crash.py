@@ -1,0 +1,187 @@
+"""Processes that are killed, and processes that share a session."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import holdfast
+from agents import Agent, Runner, function_tool
+from holdfast.errors import OutcomeUnknown
+from holdfast.openai_agents import BoundSession, bind
+from holdfast.openai_agents.item_log import ItemLog
+from tests.frameworks.openai_agents.crash_worker import SESSIONS
+from tests.frameworks.openai_agents.support import call, run, say, script, sdk, texts, user, without_tail
+
+WORKER = "tests.frameworks.openai_agents.crash_worker"
+
+
+def start(url: str, folder: Path, mode: str, number: int = 0) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", WORKER, url, str(folder), mode, str(number)])
+
+
+def kill_in_tools(url: str, folder: Path) -> None:
+    process = start(url, folder, "die")
+    deadline = time.monotonic() + 60
+    while sum((folder / f"in_tool-{name}").exists() for name in SESSIONS) < len(SESSIONS):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+
+
+def ask(agent: Agent[Any], text: str, hf: BoundSession, *, streamed: bool = False) -> Any:
+    config = hf.config(tracing_disabled=True)
+    if streamed:
+        return run(stream(agent, text, hf))
+    return run(cast("Any", Runner.run(agent, text, session=hf.session, hooks=hf.hooks, run_config=config)))
+
+
+async def stream(agent: Agent[Any], text: str, hf: BoundSession) -> None:
+    config = hf.config(tracing_disabled=True)
+    result = Runner.run_streamed(agent, text, session=hf.session, hooks=hf.hooks, run_config=config)
+    async for _ in result.stream_events():
+        pass
+
+
+@function_tool
+def pay(euros: int) -> str:
+    """Pay."""
+    raise AssertionError("a second payment")
+
+
+def test_killed_tools_are_reported_with_their_keys_and_not_repeated(url: str, folder: Path) -> None:
+    """One process is killed in the middle of four runs; what comes next differs."""
+    kill_in_tools(url, folder)
+    ledger = (folder / "paid").read_text()
+    keys = dict(line.split() for line in ledger.splitlines())
+    assert len({*keys.values()}) == len(SESSIONS)
+
+    with holdfast.open(url) as engine:
+        check_model_is_informed(engine, "awaited", keys["awaited"], streamed=False)
+        check_model_is_informed(engine, "streamed", keys["streamed"], streamed=True)
+        check_program_can_find_out_first(engine, "raise", keys["raise"])
+        check_calls_are_forgotten(engine, "forget")
+        assert engine.admin.verify().ok
+    assert (folder / "paid").read_text() == ledger
+
+
+def check_model_is_informed(engine: holdfast.Engine, name: str, key: str, *, streamed: bool) -> None:
+    hf = bind(engine, name)
+    assert texts(run(hf.session.get_items())) == ["Pay 5 euros."]  # the SDK never saw the call
+    (unknown,) = hf.recover().unknown_outcomes
+    assert unknown.key == key
+    assert "pay" in unknown.description
+
+    model = script([say("I will check.")], [say("Still checking.")])
+    agent = Agent(name="desk", model=model, tools=[pay])
+    ask(agent, "Did you pay?", hf, streamed=streamed)
+    shown = without_tail(model.calls[0].input)
+    kinds = [item.get("type", item.get("role")) for item in shown]
+    assert kinds == ["user", "function_call", "function_call_output", "user"]
+    assert shown[1]["arguments"] == '{"euros": 5}'
+    assert shown[1]["call_id"] == shown[2]["call_id"] == "c1"
+    assert key in shown[2]["output"]
+    assert "may have taken effect" in shown[2]["output"]
+    ask(agent, "And now?", hf, streamed=streamed)
+    assert without_tail(model.calls[1].input) == run(hf.session.get_items())[:-1]
+    assert without_tail(model.calls[1].input)[: len(shown)] == shown
+    roles = [each.role for each in engine.session(name).messages()]
+    assert roles == ["user", "assistant", "tool", "user", "assistant", "user", "assistant"]
+
+
+def check_program_can_find_out_first(engine: holdfast.Engine, name: str, key: str) -> None:
+    hf = bind(engine, name, abandoned="raise")
+    model = script([say("You have paid.")])
+    agent = Agent(name="desk", model=model, tools=[pay])
+    with pytest.raises(OutcomeUnknown) as caught:
+        ask(agent, "Did you pay?", hf)
+    assert caught.value.key == key
+    assert texts(run(hf.session.get_items())) == ["Pay 5 euros."]  # nothing was stored
+    (unknown,) = hf.recover().unknown_outcomes
+    assert unknown.call is not None
+    hf.holdfast.result(unknown.call, "paid 5")
+    ask(agent, "Did you pay?", hf)
+    assert texts(without_tail(model.calls[0].input)) == ["Pay 5 euros.", '{"euros": 5}', "paid 5", "Did you pay?"]
+
+
+def check_calls_are_forgotten(engine: holdfast.Engine, name: str) -> None:
+    hf = bind(engine, name, abandoned="forget")
+    model = script([say("Hello.")])
+    ask(Agent(name="desk", model=model, tools=[pay]), "Hi.", hf)
+
+    assert texts(without_tail(model.calls[0].input)) == ["Pay 5 euros.", "Hi."]
+    with pytest.raises(holdfast.errors.InvalidArgument):
+        bind(engine, name, abandoned=cast("Any", "ignore"))
+
+
+def test_two_processes_lose_no_item(url: str, folder: Path) -> None:
+    folders = [folder / "aaaa", folder / "bbbb"]
+    processes = [start(url, each, "write", 12) for each in folders]
+    assert [process.wait(60) for process in processes] == [0, 0]
+
+    with holdfast.open(url) as engine:
+        hf = bind(engine, "order-1")
+        items = texts(run(hf.session.get_items()))
+        for each in folders:
+            assert [text for text in items if text.startswith(each.name)] == [f"{each.name} {n}" for n in range(12)]
+        model = script([say("Hello.")])
+        ask(Agent(name="desk", model=model), "Hi.", hf)
+        assert texts(without_tail(model.calls[0].input)) == [*items, "Hi."]
+        assert engine.admin.verify().ok
+
+
+def test_messages_follow_items_that_a_killed_process_added(file_engine: holdfast.Engine) -> None:
+    """It was killed between the items and the messages, or between the end of a session and its view."""
+    hf = bind(file_engine, "order-1")
+    run(hf.session.add_items(sdk([user("a")])))
+    lone = bind(file_engine, "order-1").session.conversation
+    lone.log.load()
+    lone.log.append(lone._group_items([user("b")], []))
+    model = script([say("1")], [say("2")])
+    agent = Agent(name="desk", model=model)
+    ask(agent, "c", hf)
+    assert texts(without_tail(model.calls[0].input)) == ["a", "b", "c"]
+
+    log = ItemLog(file_engine.session("order-1"))
+    log.clear()
+    ask(agent, "d", bind(file_engine, "order-1"))
+    assert texts(without_tail(model.calls[1].input)) == ["d"]
+    assert file_engine.session("order-1").context.render("text") == "[user]\nd\n\n[assistant]\n2"
+
+
+def test_the_cost_on_disk_is_linear(file_engine: holdfast.Engine, folder: Path) -> None:
+    def size() -> int:
+        return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+    hf = bind(file_engine, "order-1", budget=4_000)
+    sizes: list[int] = []
+    for _ in range(3):
+        for number in range(15):
+            model = script([call("look", f"c{number}")], [say(f"Answer {number}: " + "all is well. " * 20)])
+
+            @function_tool
+            def look() -> str:
+                """Look."""
+                return "It is there. " * 40
+
+            ask(Agent(name="desk", model=model, tools=[look]), f"Question {number}? " + "Tell me. " * 20, hf)
+        file_engine.admin.verify()
+        sizes.append(len(b"".join(event.payload or b"" for event in all_events(file_engine.session("order-1")))))
+    first, second, third = sizes[0], sizes[1] - sizes[0], sizes[2] - sizes[1]
+    assert second < 1.6 * first
+    assert third < 1.3 * second
+    assert size() > 0
+
+
+def all_events(session: holdfast.Session) -> list[Any]:
+    events: list[Any] = []
+    while page := session.events(after=events[-1].seq if events else 0, limit=500):
+        events += page
+    return events

@@ -1,0 +1,1 @@
+"""The adapter for Strands, with Strands' agents and a scripted model."""
