@@ -1,0 +1,166 @@
+"""Boundaries of the gateway: when the view of a line changes, and what it is then.
+
+A boundary is made after a reply, for the requests that follow: so no request waits for it. Only where the cache is cold,
+or a request does not fit, is it made before the request leaves.
+
+Laws: a boundary is in the log before a request with it leaves. A view depends on the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import holdfast
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.gateway.lines import Line
+from holdfast.gateway.model import ClientRequest, SentView
+from holdfast.gateway.options import DeskOptions
+from holdfast.gateway.own_reads import OwnReads
+from holdfast.gateway.policies import GROWTH_STEP, choose_policy, plan_window
+from holdfast.gateway.read_back import reword_texts
+from holdfast.gateway.recorder import restore_measures
+from holdfast.gateway.views import (
+    FoldedRange,
+    ViewChanges,
+    build_view,
+    count_saved,
+    is_sound,
+    read_changes,
+)
+from holdfast.model.history.plans import Plan, Spool
+from holdfast.model.history.prices import UNKNOWN_PRICES, Prices, find_prices, with_ttl
+
+NOTES_KIND = "gateway.notes"
+"""The entry with what stands behind the summary of a boundary."""
+_GROWTH_SHARE = 50
+"""The part of the window by which a conversation has grown before a boundary is looked for again, if that is less than
+GROWTH_STEP."""
+_BYTES_PER_TOKEN = 4
+_MAX_NOTES = 20
+
+
+class Boundaries:
+    """Makes boundaries, and reads views."""
+
+    def __init__(self, engine: holdfast.Engine, options: DeskOptions, reads: OwnReads) -> None:
+        self._options = options
+        self._reads = reads
+        self._policy = choose_policy(options.policy)
+        self._count: Callable[[str], int] = engine._context.counter.count
+        self._now_us: Callable[[], int] = engine._context.clock.now_us
+
+    # Views
+
+    def load_view(self, line: Line, request: ClientRequest) -> SentView:
+        """The view in effect; it is built again only after a boundary."""
+        state = line.session.state()
+        boundary = max(state.changed, state.view(line.frame).boundary)
+        if line.view is None or line.view_at != boundary:
+            changes = read_changes(line)
+            entry = line.session.entries.get(_notes_key(changes)) if changes.folded else None
+            notes = str(entry.body) if entry is not None else ""
+            view = build_view(line, request, changes, notes=notes, reword=self._reword(line, request))
+            view = view if is_sound(request.messages, view) else SentView()
+            line.view, line.view_at, line.saved = view, boundary, count_saved(line, view, changes, self._count)
+        return line.view
+
+    def _reword(self, line: Line, request: ClientRequest) -> Callable[[str], str]:
+        read_back = self._reads.choose(line, request)
+        return lambda text: reword_texts(text, read_back)
+
+    # Circumstances
+
+    def is_warm(self, line: Line, request: ClientRequest) -> bool:
+        """Whether the provider's cache still has the last prompt of this line, as far as one can tell."""
+        ttl = request.ttl_s or find_request_prices(request).ttl_s
+        is_same = not line.head or line.head == request.head
+        return is_same and bool(line.replied_us) and self._now_us() - line.replied_us <= ttl * 1_000_000
+
+    def is_pressed(self, line: Line, request: ClientRequest, known: int) -> bool:
+        """Whether a request does not fit with the present view. Messages behind the first `known` ones are counted by
+        their bytes: so the answer is the same before and after they are recorded."""
+        new = request.messages[known:]
+        more = (new[-1].at.end - new[0].at.start) // _BYTES_PER_TOKEN if new else 0
+        return line.count_tokens(known) - line.saved + more > self._find_window(line, request)
+
+    def _find_window(self, line: Line, request: ClientRequest) -> int:
+        """The most tokens of the messages, in the engine's count."""
+        head = self._count_head(line, request)  # known before the scale: both come from the last call
+        window = plan_window(find_request_prices(request), request.max_output, head, self._options.window)
+        return max(1, round(window / line.scale.factor))
+
+    def _count_head(self, line: Line, request: ClientRequest) -> int:
+        """Tokens before the messages: by the last reply, as far as there was one."""
+        if not line.is_measured:
+            restore_measures(line)
+        return line.head_tokens or request.head_bytes // _BYTES_PER_TOKEN
+
+    # Boundaries
+
+    def make_ahead(self, line: Line, request: ClientRequest) -> None:
+        """After a reply: make the boundary that is due for the next request, if the conversation has grown."""
+        step = min(GROWTH_STEP, self._find_window(line, request) // _GROWTH_SHARE)
+        if line.tokens - line.planned_tokens >= step:
+            line.planned_tokens = line.tokens
+            self.make(line, request)
+
+    def make(self, line: Line, request: ClientRequest) -> bool:
+        """Commit the boundary that is due, if any; its view is loaded. Whether there was one."""
+        caches = request.dialect != "anthropic" or request.ttl_s is not None
+        if not caches and not self.is_pressed(line, request, len(request.messages)):
+            return False  # a client that does not cache may send nothing more
+        context = line.conversation.context
+        plan = context.plan(
+            window=self._find_window(line, request),
+            prices=find_request_prices(request),
+            policy=self._policy,
+            cold=line.head not in (b"", request.head),
+        )
+        if plan.empty or any(isinstance(op, Spool) for op in plan.ops) or not self._fits(line, request, plan):
+            return False
+        try:
+            done = context.compact(plan)
+        except Conflict:  # another process was first: what it made is in effect
+            self.load_view(line, request)
+            return False
+        self._store_notes(line, done)
+        self.load_view(line, request)
+        line.has_boundary = True
+        return True
+
+    def _fits(self, line: Line, request: ClientRequest, plan: Plan) -> bool:
+        """Whether a plan changes the request, and leaves it valid."""
+        now = read_changes(line)
+        folded = now.folded
+        if plan.fold is not None:
+            at = line.session.state().version + 1
+            folded = (FoldedRange(plan.fold.first, plan.fold.last, frozenset(plan.fold.kept), at),)
+        changes = ViewChanges(now.boundary, folded, ("",), (*now.reduced, *plan.reduced))
+        view = build_view(line, request, changes)
+        before = SentView() if line.view is None else line.view
+        return is_sound(request.messages, view) and (view.removed, view.replaced) != (before.removed, before.replaced)
+
+    def _store_notes(self, line: Line, plan: Plan) -> None:
+        """Store the facts that stand behind the summary until the next boundary."""
+        if plan.fold is None:
+            return
+        facts = line.session.facts.items()[:_MAX_NOTES]
+        if facts:
+            lines = [f"- {fact.key}: {fact.value}" for fact in facts]
+            text = "\n".join(["Facts that the user stated before this summary was written:", *lines])
+            line.session.entries.append(NOTES_KIND, _notes_key(read_changes(line)), text)
+
+
+def find_request_prices(request: ClientRequest) -> Prices:
+    """The prices of the model in a request, for the cache that the client asks for."""
+    prices = find_prices(request.model) or UNKNOWN_PRICES
+    if request.ttl_s is None or request.ttl_s == prices.ttl_s:
+        return prices
+    try:
+        return with_ttl(prices, request.ttl_s)
+    except HoldfastError:
+        return prices
+
+
+def _notes_key(changes: ViewChanges) -> str:
+    return f"{NOTES_KIND}-{max(folded.at for folded in changes.folded)}"

@@ -1,0 +1,134 @@
+"""What a call cost, and what it would have cost as the client wrote it. Pure.
+
+The price model, for both sides: the provider's own usage of what was sent, at list prices. The counterfactual takes the
+same call with the tokens that the view saved. Where the prompt cache was warm, they would have been read; where it was
+cold, written; where the client does not cache, they would have been input. At a boundary, the client's prompt would have
+read all of its last one, if that was still warm, and written the rest.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.model.history.bills import CallBill
+from holdfast.model.history.prices import Prices
+
+ENTRY_KIND = "gateway.call"
+"""The entries of a session that hold the figures of its calls."""
+REFUSAL_KIND = "gateway.refusal"
+"""The entry of a session whose changed request a provider refused: it is left alone from then on."""
+_PRIOR_TOKENS = 2_000
+"""A factor of 1 counts as much as so many tokens."""
+
+
+class ExchangeFigures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The figures of one call, as an entry stores them."""
+
+    sent_us: int
+    ended_us: int
+    dialect: str
+    model: str
+    status: int
+    agent: str = ""
+    side: str = ""
+    """Why the call was not planned; empty for a step of a conversation."""
+    sent: CallBill | None = None
+    """By the provider's usage; None if it is not known."""
+    plain: CallBill | None = None
+    """What the client's own bytes would have taken."""
+    saved: int = 0
+    """Tokens that were not sent, in the provider's count."""
+    counted: int = 0
+    """Tokens of the messages as the client wrote them, in the engine's count."""
+    view: int = 0
+    """The seq of the boundary whose view was sent; 0 for none."""
+    head: int = 0
+    """Tokens before the messages, in the provider's count."""
+    factor: float = 1.0
+    """Tokens of the provider for one of the engine's, as far as known by then."""
+    is_boundary: bool = False
+    was_resent: bool = False
+    cost: int = 0
+    """In picodollars; 0 without prices."""
+    plain_cost: int = 0
+    run: str = ""
+    """The `holdfast run` that the call belongs to; empty for none."""
+
+
+class PromptSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a prompt was."""
+
+    sent: int
+    """Tokens, in the provider's count."""
+    plain: int
+    """The same, as the client wrote it."""
+    counted: int
+    """Its messages as the client wrote them, in the engine's count."""
+
+
+def measure_prompt(
+    sent: int, counted: int, saved: int, factor: float, *, before: PromptSize | None, is_boundary: bool
+) -> PromptSize:
+    """How large a prompt was that took `sent` tokens. `counted` and `saved` are in the engine's count.
+
+    Between boundaries a prompt grows by the same tokens as the client's own. At one, by what is new in it. Without an
+    earlier prompt, it is what was sent and what the view takes out."""
+    if not saved:
+        plain = sent
+    elif before is None or counted < before.counted:
+        plain = sent + round(saved * factor)
+    elif is_boundary:
+        plain = before.plain + round((counted - before.counted) * factor)
+    else:
+        plain = before.plain + sent - before.sent
+    return PromptSize(sent=sent, plain=max(0, plain), counted=counted)
+
+
+def bill_plain(sent: CallBill, plain: int, *, before: PromptSize | None, is_boundary: bool, is_warm: bool) -> CallBill:
+    """What the client's own bytes, of `plain` tokens, would have taken. `is_warm` says that the cache should still have
+    had the last prompt; between boundaries, what was read tells that."""
+    read, write, long, fresh = sent.read, sent.write, sent.long_write, sent.fresh
+    if before is not None and not is_boundary:
+        is_warm = 2 * read >= before.sent
+    if is_boundary and is_warm and before is not None:
+        read = before.plain
+    elif is_warm and read:
+        read = max(0, read + plain - sent.tokens)
+    if not write + long:
+        read = min(read, plain)
+        return CallBill(read, 0, 0, plain - read, sent.output)
+    fresh = min(fresh, plain)
+    read = min(read, plain - fresh)
+    written = plain - fresh - read
+    write = min(write, written) if long else written
+    long = written - write
+    return CallBill(read, write, long, fresh, sent.output)
+
+
+def price_call(figures: ExchangeFigures, prices: Prices | None) -> ExchangeFigures:
+    """The figures with their costs."""
+    if prices is None or figures.sent is None or figures.plain is None:
+        return figures
+    return msgspec.structs.replace(figures, cost=figures.sent.price(prices), plain_cost=figures.plain.price(prices))
+
+
+class TokenScale:
+    """Tokens of the provider for one of the counter, learned from how prompts grow."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self._counted = float(_PRIOR_TOKENS)
+        self._provider = factor * self._counted
+        self._last: tuple[int, int] | None = None
+
+    @property
+    def factor(self) -> float:
+        return self._provider / self._counted
+
+    def add(self, provider: int, counted: int) -> None:
+        """Compare the tokens of a prompt with those that were counted for its messages."""
+        if self._last is not None:
+            grown, more = provider - self._last[0], counted - self._last[1]
+            if grown > 0 and more > 0:
+                self._provider += grown
+                self._counted += more
+        self._last = provider, counted

@@ -1,0 +1,1 @@
+"""Real agents, Claude Code and Codex, with and without the gateway, against the fake providers: `make conformance`."""
