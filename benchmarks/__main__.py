@@ -45,6 +45,8 @@ NAMES = (
     "recall",
     "refusals",
     "server",
+    "adapters",
+    "gateway",
 )
 
 
@@ -54,10 +56,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, help="where to write; a new folder in this one if not given")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="recorded sessions and dialogues")
     parser.add_argument("--samples", type=Path, help="a folder for packs to read (guard_dialogues)")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="an SVG of cost against grounding (cost)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="an SVG of cost against grounding (cost, gateway)")
     parser.add_argument(
         "--source", type=Path, metavar="DIR", help="another checkout to compare with (agents, structure)"
     )
+    parser.add_argument("--table", type=Path, metavar="FILE", help="a page with the figures (adapters, gateway)")
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)
@@ -65,7 +68,9 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
-        bench = Bench(Path(folder), options.quick, options.data, options.samples, options.picture, options.source)
+        bench = Bench(
+            Path(folder), options.quick, options.data, options.samples, options.picture, options.source, options.table
+        )
         results = measure(options.names or NAMES, bench)
     if options.json is not None:
         options.json.write_bytes(results.json() + b"\n")

@@ -9,7 +9,7 @@ from benchmarks.cost_recordings import Recording, count, result_text, spoken_tex
 from benchmarks.cost_score import PREFIX_TOKENS, Prompt, PromptPiece
 from holdfast.core.history.draft import PlanInput, PlanTools, SummarizeItems
 from holdfast.core.history.planner import build_plan, fill_plan
-from holdfast.core.history.views import group_by_message, show_item, show_message
+from holdfast.core.history.views import group_by_message, show_for_summary, show_message
 from holdfast.model.history.plans import Plan, PlanPolicy
 from holdfast.model.history.prices import Prices
 from holdfast.model.history.views import HistoryItem
@@ -106,7 +106,7 @@ class PlannedSession:
         reductions = group_by_message((*self._view.reduced, *made.reduced))
         kept = {*made.fold.kept}
         inside = [
-            show_item(item, reductions)
+            show_for_summary(item, reductions)
             for item in self._items
             if item.last <= last and not (isinstance(item, MessageGroup) and item.seq in kept)
         ]
@@ -126,7 +126,13 @@ class PlannedSession:
                 if isinstance(item, MessageGroup) and (item.seq > fold.last or item.seq in stay)
             ]
             new = Summary(
-                seq=version, first=fold.first, last=fold.last, messages=fold.count, text=fold.text, tokens=fold.tokens
+                seq=version,
+                first=fold.first,
+                last=fold.last,
+                messages=fold.count,
+                text=fold.text,
+                tokens=fold.tokens,
+                replaced=fold.replaced,
             )
             shown_as = {id(item): each for item, each in zip(self._items, self._shown, strict=True)}
             self._shown = [shown_as[id(item)] for item in left]
@@ -134,7 +140,9 @@ class PlannedSession:
             self._items = [new, *left]
             reduced = {key: each for key, each in reduced.items() if each.message > fold.last or each.message in stay}
         figures = made.figures
-        self._view = ViewState(version, tuple(reduced.values()), version, figures.calls, figures.grown)
+        self._view = ViewState(
+            version, tuple(reduced.values()), version, figures.calls, figures.grown, earned=figures.earned
+        )
         self._reduce({each.message for each in made.reduced})
 
     def _reduce(self, messages: set[int]) -> None:

@@ -61,11 +61,16 @@ class Recording(msgspec.Struct, frozen=True):
     @property
     def held_out(self) -> bool:
         """Whether the summarizer's weights were fitted without this session: half of them, by a hash of the file's name."""
-        return hashlib.sha256(f"{self.name}.jsonl".encode()).digest()[0] % 2 == 1
+        return is_held_out(self.name)
 
     @property
     def tokens(self) -> int:
         return sum(self.sizes)
+
+
+def is_held_out(name: str) -> bool:
+    """Whether the summarizer's weights were fitted without this session."""
+    return hashlib.sha256(f"{name}.jsonl".encode()).digest()[0] % 2 == 1
 
 
 def read_recordings(files: Sequence[Path]) -> Iterator[Recording]:

@@ -96,6 +96,8 @@ class Bench(msgspec.Struct, frozen=True):
     """Where to write a picture, for benchmarks that draw one."""
     source: Path | None = None
     """Another checkout of Holdfast to compare with, for benchmarks that can."""
+    table: Path | None = None
+    """Where to write a page with the figures, for benchmarks that have one."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full

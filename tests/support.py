@@ -16,6 +16,9 @@ SHARED_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") and shutil.disk_usage("/
 """Where files wait for no disk, if there is such a place with enough room. A killed process leaves there what it leaves in
 the page cache of a disk; what power loss leaves is the matter of tests/disk.py."""
 
+PATIENCE_S = 120
+"""How long a test waits for what must come, on a machine that has much else to do. It costs nothing when it comes."""
+
 
 def figure(every_push: int, full: int) -> int:
     """How often a promise is put to the test: a tenth of every push in `make quick`, at its full figure in `make soak`."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.store_copy import copy
     from holdfast.runtime.telemetry import Telemetry
 
-__version__ = "0.13.0"
+__version__ = "0.16.0"
 
 __all__ = [
     "READ_HANDLE",

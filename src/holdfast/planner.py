@@ -21,7 +21,7 @@ from holdfast.core.history import previews
 from holdfast.core.history.draft import PlanInput, PlanTools, SummarizeItems, build_outline
 from holdfast.core.history.planner import build_plan, eviction_ops, fill_plan, is_idle, pressure
 from holdfast.core.history.previews import Spooling
-from holdfast.core.history.views import group_by_message, group_messages, show_item
+from holdfast.core.history.views import group_by_message, group_messages, show_for_summary
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model import limits
 from holdfast.model.content import Json
@@ -131,7 +131,7 @@ def _add_summary_text(inputs: PlanInput, plan: Plan, tools: PlanTools, writer: S
         return plan
     reductions = group_by_message((*inputs.view.reduced, *plan.reduced))
     folded = (item for item in inputs.items if item.last <= fold.last)
-    shown = [show_item(item, reductions) for item in folded if item.seq not in fold.kept]
+    shown = [show_for_summary(item, reductions) for item in folded if item.seq not in fold.kept]
     text = writer(shown, fold.tokens)
     if not text.strip() or tools.count(text) > fold.tokens:
         text = build_outline(shown)

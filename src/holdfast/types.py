@@ -51,6 +51,7 @@ from holdfast.model.memory.recall import (
     UserKnowledge,
 )
 from holdfast.model.names import LedgerId, Scope, StreamId, shorten_name
+from holdfast.model.packs.calls import Boundary, CacheReport, CallCost, ModelCall
 from holdfast.model.packs.pack import (
     Exposure,
     ManifestEntry,
@@ -62,8 +63,10 @@ from holdfast.model.packs.pack import (
     PassageUse,
     TokenSummary,
 )
+from holdfast.model.packs.redactions import PackRedaction
 from holdfast.model.policy import AuthorityLadder
 from holdfast.model.rows import LedgerRow, SessionRow
+from holdfast.model.sessions.activity import Activity, ActivityBudget
 from holdfast.model.sessions.diffs import FactDifference, SessionDiff
 from holdfast.model.sessions.forks import ForkOrigin, ForkSegment
 from holdfast.model.sessions.layers import Environment, EnvironmentItem, WorkingItem
@@ -89,9 +92,14 @@ __all__ = [
     "Action",
     "ActionCall",
     "ActionOptions",
+    "Activity",
+    "ActivityBudget",
     "AuthorityLadder",
     "Body",
+    "Boundary",
     "Budget",
+    "CacheReport",
+    "CallCost",
     "Classic",
     "CompactOptions",
     "CopyReport",
@@ -141,6 +149,7 @@ __all__ = [
     "MessageGroup",
     "MessageSpan",
     "MeteredAnswer",
+    "ModelCall",
     "ModelUse",
     "NewEntry",
     "Observation",
@@ -154,6 +163,7 @@ __all__ = [
     "PackChange",
     "PackDiff",
     "PackRecord",
+    "PackRedaction",
     "PackRequest",
     "Part",
     "PassageKey",

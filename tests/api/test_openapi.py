@@ -9,7 +9,6 @@ from typing import Any, TypedDict
 import jsonschema_rs
 import msgspec
 import pytest
-from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from holdfast.api.examples import EXAMPLES
 from holdfast.api.openapi import build_document
@@ -38,6 +37,8 @@ def find_references(value: Any) -> Iterator[str]:
 
 
 def test_the_document_is_valid() -> None:
+    from schemathesis.specs.openapi.definitions import OPENAPI_31  # slow to load
+
     validator = jsonschema_rs.Draft202012Validator(OPENAPI_31)
     assert [str(error.message) for error in validator.iter_errors(DOCUMENT)] == []
 

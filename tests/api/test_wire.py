@@ -198,11 +198,14 @@ def test_a_pack_renders_the_same_bytes_elsewhere() -> None:
         assert received.anthropic() == pack.anthropic()
         assert received.openai() == pack.openai()
         assert received.openai_responses() == pack.openai_responses()
+        assert received.gemini() == pack.gemini()
+        assert received.bedrock() == pack.bedrock()
+        assert received.litellm() == pack.litellm()
         assert (received.text, received.manifest) == (pack.text, pack.manifest)
         receipt = msgspec.convert(encode_argument("pack", pack), PackReceipt)
         assert receipt.manifest == pack.manifest
-        for to in ("anthropic", "openai", "openai-responses", "text"):
-            assert describe_pack(pack, to).rendered
+        for to in ("anthropic", "bedrock", "gemini", "litellm", "openai", "openai-responses", "text"):
+            assert msgspec.json.encode(describe_pack(pack, to).rendered), "bytes are base64"
 
 
 def test_a_message_inside_of_another_value_is_sent_with_all_that_it_has() -> None:

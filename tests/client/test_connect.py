@@ -36,6 +36,7 @@ from holdfast.errors import (
 from holdfast.server.app import build_app
 from tests.client.faulty import TOKEN, free_port, server_process, settings_of
 from tests.server.running import running
+from tests.support import PATIENCE_S
 
 SECRET = "hf_live_very-secret"
 
@@ -309,4 +310,4 @@ def test_a_watch_that_is_closed_ends_its_waiting_thread(url: str) -> None:
 
         threading.Thread(target=wait, daemon=True).start()
         watch.close()
-        assert ended.wait(10)
+        assert ended.wait(PATIENCE_S)

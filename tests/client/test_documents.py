@@ -14,8 +14,9 @@ import pytest
 
 import holdfast
 from tests.client.serving import engine_server
-from tests.docs.test_examples import BLOCK, ROOT, provider
+from tests.docs.pages import BLOCK, ROOT
 from tests.docs.test_examples import PAGES as EXAMPLES
+from tests.docs.test_examples import provider
 from tests.provider import Provider
 from tests.support import SOAK
 

@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.server.app import build_app
 from tests.client.faulty import TOKEN, LostAnswers, free_port, server_process, settings_of, wait_for_the_end
 from tests.server.running import running
+from tests.support import PATIENCE_S
 
 READ = RemoteRequest("GET", "/sessions", is_safe=True)
 KEYED = RemoteRequest("POST", "/sessions/s/messages", headers=(("Idempotency-Key", "k"),), is_safe=True)
@@ -176,9 +177,9 @@ def test_a_server_that_is_killed_in_the_middle_of_a_call_stores_once(tmp_path: P
     client = threading.Thread(target=work)
     with server_process(store, port, mark) as first:
         client.start()
-        assert first.wait(60) < 0, "it kills itself"
+        assert first.wait(PATIENCE_S) < 0, "it kills itself"
     with server_process(store, port, mark):
-        client.join(60)
+        client.join(PATIENCE_S)
     assert not client.is_alive()
     message, listed = answers
     assert isinstance(message, holdfast.Message)

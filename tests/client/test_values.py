@@ -107,3 +107,29 @@ def test_bytes_files_and_iterators_are_streamed(engines: tuple[holdfast.Engine, 
             except HoldfastError as error:
                 found.append((type(error), str(error)))
         assert found[0] == found[1], number
+
+
+def test_replies_with_bytes_arrive_and_go_back_as_bytes(engines: tuple[holdfast.Engine, holdfast.Engine]) -> None:
+    """Of Bedrock, whose client takes and returns bytes, and of Gemini, whose signatures are bytes."""
+    image = {"image": {"format": "png", "source": {"bytes": b"\x89PNG\r\n\x1a\n0000"}}}
+    sealed = {"reasoningContent": {"redactedContent": b"\xfb\xff"}}
+    use = {"toolUse": {"toolUseId": "t1", "name": "look", "input": {"bytes": "AAAA"}}}
+    reply = {"output": {"message": {"role": "assistant", "content": [sealed, use]}}, "stopReason": "tool_use"}
+    call = {"function_call": {"name": "find", "args": {}}, "thought_signature": b"\xfb\xff"}
+    response = {"candidates": [{"content": {"parts": [call]}, "finish_reason": "STOP"}]}
+    shown = []
+    for engine in engines:
+        session = engine.create_session("s")
+        session.record({"role": "user", "content": [{"text": "Look:"}, image]})
+        session.record(reply)
+        session.record({"role": "user", "content": [{"toolResult": {"toolUseId": "t1", "content": [image]}}]})
+        session.record(response)
+        session.result("find", "x")
+        renderings = [session.context.render(to) for to in ("bedrock", "gemini", "litellm")]
+        pack = session.pack(budget=8_000, model="amazon.nova-pro-v1:0")
+        shown.append((renderings, pack.bedrock()["messages"][:2], pack.gemini()["contents"][:2]))
+    assert shown[0] == shown[1]
+    messages = shown[0][0][0]["messages"]
+    assert image in messages[0]["content"]
+    assert messages[1]["content"] == [sealed, use]
+    assert messages[2]["content"][0]["toolResult"]["content"] == [image]

@@ -16,7 +16,7 @@ from holdfast.model.memory.passages import MemorySubject
 from holdfast.model.memory.recall import ForgetReport, MemoryRange, MemoryReader, RecalledPassage, SessionHistory
 from holdfast.model.sessions.messages import Offload
 from holdfast.testing import MemoryContract
-from tests.docs.test_examples import BLOCK, ROOT
+from tests.docs.pages import BLOCK, ROOT
 from tests.postgres import empty_url
 
 

@@ -268,7 +268,7 @@ class Story:
             self.ask(place.handles.page_out, self.ask(place.handles.list)[-1], tier="semantic")
             self.ask(place.context.compact, strategy=holdfast.types.SummarizeOldest(keep_recent=4), window=9_000)
             self.ask(place.context.compact, window=700)
-            for dialect in ("text", "anthropic", "openai", "openai-responses"):
+            for dialect in ("text", "anthropic", "openai", "openai-responses", "gemini", "bedrock", "litellm"):
                 self.ask(place.context.render, dialect)
             self.ask(place.context.occupancy)
             self.ask(place.context.view)

@@ -34,8 +34,7 @@ from holdfast.testing.appends import (
     session_stream,
     write_to,
 )
-
-PATIENCE_S = 20
+from tests.support import PATIENCE_S
 
 
 class Watched:

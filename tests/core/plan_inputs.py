@@ -210,6 +210,9 @@ frugal = st.builds(
     least=st.sampled_from([0, 100, 1_000]),
     large=st.sampled_from([100, 2_000]),
     excerpt=st.sampled_from([1, 30, 200]),
+    recent=st.sampled_from([0, 0, 1, 4]),
+    result_share=st.sampled_from([0.3, 0.01, 1.0]),
+    payback_share=st.sampled_from([0.2, 1.0]),
 )
 
 
@@ -222,6 +225,9 @@ faithful = st.builds(
     turn_share=st.sampled_from([0.15, 0.01, 1.0]),
     least_share=st.sampled_from([0.1, 0.001]),
     summary_share=st.sampled_from([0.2, 0.001]),
+    recent=st.sampled_from([0, 0, 1, 4]),
+    result_share=st.sampled_from([0.3, 0.01, 1.0]),
+    payback_share=st.sampled_from([0.2, 1.0]),
 )
 
 

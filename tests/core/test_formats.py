@@ -15,7 +15,7 @@ from holdfast.model.names import StreamId
 from holdfast.model.rows import PROJECTION_VERSION, TABLES
 from holdfast.model.state import LEDGER_FORMAT, SNAPSHOT_FORMAT, LedgerState, SessionState
 
-SNAPSHOT = (14, "b3d293e2abb9398a")
+SNAPSHOT = (15, "77648c07b7443749")
 LEDGER = (1, "4fed47c49e388537")
 PROJECTION = (10, "0e027a87611f72f0")
 PAYLOADS = {
@@ -25,11 +25,11 @@ PAYLOADS = {
     ("message.recorded", 4): "30f72b81a1ad82e2",
     ("evidence.kept", 2): "166d509bd4d9b175",
     ("summary.recorded", 3): "158f296c9459d06c",
-    ("frame.compacted", 2): "3cd37dfec229bf6f",
+    ("frame.compacted", 3): "ed23e82d8b54a882",
     ("context.redacted", 1): "0fc49ead537e8edd",
     ("messages.withdrawn", 1): "e4030c8b7bc6ccb0",
     ("messages.restored", 1): "a50e8d2c58056379",
-    ("handle.moved", 2): "b36e0ce0eb97953a",
+    ("handle.moved", 3): "732587f010c696e5",
     ("handle.replaced", 2): "1ceaa7875a1a9f1f",
     ("pack.recorded", 2): "e7dc748cc727a80b",
     ("session.reset", 1): "6d874701410a4bc6",

@@ -94,6 +94,22 @@ def test_the_longest_known_name_wins_in_any_order() -> None:
         assert [each and each.model for each in found] == ["m-preview-2025", "m-preview", "m", "m", None]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "global.anthropic.claude-sonnet-4-5-v1",
+        "bedrock/converse/us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    ],
+)
+def test_a_model_is_found_by_its_name_on_bedrock(name: str) -> None:
+    assert find_prices(name) == find_prices("claude-sonnet-4-5")
+    assert find_prices("x.y.anthropic.claude-sonnet-4-5") is None
+    assert find_prices("us.anthropic.claude-unheard-of") is None
+
+
 def test_a_users_own_table_may_have_names_with_slashes() -> None:
     table = [OWN, msgspec.structs.replace(OWN, model="House/M", input=50)]
     assert find_prices("house/m-latest", table) is table[1]

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidArgument, InvalidInput
 from holdfast.providers import Deltas, MessageDraft, read, read_all
 from tests import hostile
+from tests.core import converse_examples
 from tests.core import provider_examples as given
+from tests.core.converse_examples import GEMINI_PARTS
 from tests.core.test_providers_deltas import SAMPLES, add_all, sample
 from tests.support import figure
 
@@ -57,6 +59,30 @@ WHOLE: dict[str, Any] = {
         "output": [{"type": "input_text", "text": "x"}],
     },
     "local call": {"type": "computer_call", "call_id": "a", "id": "b", "action": {"type": "click", "x": 1}},
+    **converse_examples.SAMPLES,
+    "gemini user": {
+        "role": "user",
+        "parts": [
+            {"functionResponse": {"id": "a", "name": "find", "response": {"output": 1}, "parts": [GEMINI_PARTS[5]]}},
+            {"fileData": {"fileUri": "u", "mimeType": "image/png"}, "partMetadata": {"aB": 1}},
+        ],
+    },
+    "bedrock user": {
+        "role": "user",
+        "content": [
+            {"toolResult": {"toolUseId": "a", "content": [{"json": {"x": 1}}, {"text": "x"}], "status": "error"}},
+            {"document": {"format": "pdf", "name": "n", "source": {"bytes": b"ABC"}, "context": "c"}},
+            {"guardContent": {"text": {"text": "x", "qualifiers": ["query"]}}},
+        ],
+    },
+    "litellm": given.chat_completion(
+        {
+            "content": "x",
+            "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}],
+            "provider_specific_fields": {"thought_signatures": ["c2ln"]},
+            "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}],
+        }
+    ),
     "our own": {
         "role": "assistant",
         "content": ["x"],
@@ -66,7 +92,24 @@ WHOLE: dict[str, Any] = {
         "metadata": {"a": 1},
     },
 }
-STREAMED: dict[str, Any] = {provider: sample(provider) for provider in SAMPLES}
+STREAMED: dict[str, Any] = {
+    **{provider: sample(provider) for provider in SAMPLES},
+    **{provider: converse_examples.sample(provider) for provider in converse_examples.SAMPLES},
+    "litellm": [
+        {
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": {
+                        "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}],
+                        "provider_specific_fields": {"a": ["b"], "c": "d"},
+                    },
+                    "finish_reason": "stop",
+                }
+            ]
+        }
+    ],
+}
 
 WRONG: list[Any] = ["", "x", "\ud800", 0, -1, 2**70, True, 1.5, [], {}, [[]], [{}], {"type": 7}, {"type": "text"}]
 ODD = [

@@ -7,6 +7,7 @@ Run as a program, this module forks or erases until it is killed.
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -24,26 +25,31 @@ from tests.support import figure
 
 KILLS = figure(3, 60)
 SEED = 20_261_118
+PAUSE_S = 0.05
+MORE = 8
+"""How many steps a process takes beyond those that are waited for. Then it waits to be killed: an erasure changes all
+forks, and a slow machine that forks without end would never come to erase."""
 
 
-def run(url: str, role: str) -> None:
+def run(url: str, role: str, steps: str) -> None:
     """Fork the session or one of its forks, or erase the oldest messages of the session."""
     chance = random.Random(role)
     with holdfast.open(url) as engine:
         session = engine.session("s")
         names = ["s"]
-        while True:
+        for _ in range(int(steps)):
             if role == "fork":
                 fork = engine.session(chance.choice(names[-3:])).fork()
                 fork.record("user", "Go on.")
                 names.append(fork.scope.session)
                 print(fork.scope.session, flush=True)
-                time.sleep(0.05)  # an erasure changes all forks: it needs a moment without a new one
+                time.sleep(PAUSE_S)  # an erasure changes all forks: it needs a moment without a new one
             else:
                 said = session.record("user", f"secret {session.state().version}")
                 session.ledger().set("number", f"secret {said.seq}")
                 session.erase([each.seq for each in session.messages(limit=2)], "asked to")
                 print(said.seq, flush=True)
+        signal.pause()
 
 
 def check(url: str, acknowledged: set[str]) -> None:
@@ -85,12 +91,13 @@ def test_a_kill_leaves_forks_whole_and_without_what_was_erased(kind: Any) -> Non
         for _ in range(KILLS if kind == "sqlite" else max(1, KILLS // 3)):
             with ExitStack() as exits:
                 workers = []
-                for role in ("fork", "erase"):
-                    command = [sys.executable, "-m", "tests.crash.test_fork_kill", url, role]
+                counts = [chance.randrange(2, 8) for _ in range(2)]
+                for role, count in zip(("fork", "erase"), counts, strict=True):
+                    command = [sys.executable, "-m", "tests.crash.test_fork_kill", url, role, str(count + MORE)]
                     workers.append(exits.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
-                for worker in workers:
+                for worker, count in zip(workers, counts, strict=True):
                     assert worker.stdout is not None
-                    lines = [worker.stdout.readline().strip() for _ in range(chance.randrange(2, 8))]
+                    lines = [worker.stdout.readline().strip() for _ in range(count)]
                     acknowledged |= {line for line in lines if "~" in line}
                 for worker in chance.sample(workers, 2):
                     worker.kill()

@@ -272,7 +272,7 @@ def wired(
 ) -> Iterator[Engine]:
     url = fresh_url(server.url()).replace(server.folder, wire.folder)
     with open_engine(f"{url}&pool={pool}", world, wait_ms) as engine:
-        engine.create_session("talk").record("user", "to be erased")
+        _until_there(lambda: engine.session("talk", create=True).record("user", "to be erased", key="first"))
         yield engine
 
 

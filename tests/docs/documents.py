@@ -132,7 +132,8 @@ def _is_test(name: str) -> bool:
 
 
 def _is_command(name: str) -> bool:
+    context = click.Context(root)
     command: click.Command | None = root
     for part in name.split()[1:]:
-        command = command.commands.get(part) if isinstance(command, click.Group) else None
+        command = command.get_command(context, part) if isinstance(command, click.Group) else None
     return command is not None

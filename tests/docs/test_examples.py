@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 import subprocess
@@ -18,15 +16,18 @@ import pytest
 from holdfast.adapters.system import SystemClock
 from tests.client.serving import engine_server
 from tests.docs import reference
+from tests.docs.pages import BLOCK, ROOT, run_page
 from tests.protocols import Reply, Talk
 from tests.provider import Provider, serve_provider
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```(?:\n+^```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 TREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DOCUMENTS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts]
-PAGES = [page for page in [ROOT / "README.md", *DOCUMENTS] if BLOCK.search(page.read_text())]
+FRAMEWORKS = ROOT / "docs" / "frameworks"
+"""Pages that run in the environment of their framework: tests/frameworks/test_pages.py."""
+PAGES = [
+    page for page in [ROOT / "README.md", *DOCUMENTS] if page.parent != FRAMEWORKS and BLOCK.search(page.read_text())
+]
 
 
 CALLS = {"order_status": {"order": "4711"}}
@@ -105,13 +106,7 @@ def test_the_examples_of_a_page_run_and_print_what_the_page_says(
 ) -> None:
     """A block of text right after an example is what it prints. No request of an example is refused."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "example"}
-    for code, expected in BLOCK.findall(page.read_text()):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(page), "exec", dont_inherit=True), names)
-        if expected:
-            assert printed.getvalue() == expected
+    run_page(page)
     assert provider.refused == []
 
 

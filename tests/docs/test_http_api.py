@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 from tests.server.native.serving import serving
 
 PAGE = ROOT / "docs" / "howto" / "http-api.md"

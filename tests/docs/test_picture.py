@@ -1,4 +1,4 @@
-"""The picture in the README is what the command prints."""
+"""The picture of `holdfast pack` is what the command prints."""
 
 from __future__ import annotations
 

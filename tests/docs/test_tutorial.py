@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.model.log import Append, AppendResult
-from tests.docs.test_examples import BLOCK, ROOT
+from tests.docs.pages import BLOCK, ROOT
 
 ASKED = "I travel on May 3. What does Lisbon cost?"
 CORRECTED = "Actually, my travel date is May 10. What does it cost then?"

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx2
 
 import holdfast
-from tests.docs.test_examples import BLOCK, ROOT, provider
+from tests.docs.pages import BLOCK, ROOT
+from tests.docs.test_examples import provider
 from tests.provider import Provider
 
 __all__ = ["provider"]

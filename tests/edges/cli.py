@@ -16,7 +16,7 @@ import holdfast
 from holdfast import Image
 from holdfast.cli import main
 from holdfast.types import Body
-from tests.support import CountingIds, SteppingClock
+from tests.support import PATIENCE_S, CountingIds, SteppingClock
 
 HOSTILE = "red \x1b[31malert\x1b[0m, title \x1b]0;pwned\x07, back\x08\x9b2J \u202edesrever\u2066 end"
 LONG = 130
@@ -60,7 +60,7 @@ class CommandRunner(NamedTuple):
 
 def run_process(*args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """The real command."""
-    options = {"capture_output": True, "text": True, "timeout": 60, **options}
+    options = {"capture_output": True, "text": True, "timeout": PATIENCE_S, **options}
     done: subprocess.CompletedProcess[str] = subprocess.run([*COMMAND, *map(str, args)], check=False, **options)
     return done
 

@@ -100,6 +100,26 @@ def _query_method(
     return query_only(lambda engine, value: call(where(engine), method)(**{option: make(value)}))
 
 
+def _store_pack(where: Conversation) -> Callable[[Any, int], None]:
+    def prepare(engine: Any, _: int) -> None:
+        where(engine).packs.store(where(engine).pack(budget=BUDGET))
+
+    return prepare
+
+
+def _vary_option(where: Conversation, option: str) -> Callable[[Any, Any, int], object]:
+    """The stored pack with another option. Nothing is stored of it."""
+
+    def use(engine: Any, value: Any, _: int) -> object:
+        (record,) = where(engine).packs.list(limit=1)
+        varied = where(engine).packs.vary(record, **{option: value})
+        assert varied.tokens.used <= varied.tokens.budget
+        assert _session(engine).state().version == record.seq
+        return varied.query if option == "query" and value is not None else value
+
+    return use
+
+
 def _keep_option(where: Conversation, option: str) -> Callable[[Any, Any, int], object]:
     def use(engine: Any, value: Any, _: int) -> object:
         record = where(engine).packs.store(where(engine).pack(budget=BUDGET), **{option: value})
@@ -175,6 +195,13 @@ OPTIONS: dict[str, Callable[[object], bool]] = {
 }
 
 
+VARIED: dict[str, Callable[[object], bool]] = {
+    **{name: or_none(OPTIONS[name]) for name in ("query", "budget", "profile", "model", "max_output", "guard")},
+    "policy": or_none(_is_one_of(("faithful", "frugal", "classic"))),
+}
+"""The options of a stored pack that is built again."""
+
+
 PROFILE: dict[str, Callable[[object], bool]] = {
     "name": is_text,
     "fact_share": _is_share,
@@ -240,6 +267,14 @@ def _build_inputs(where: Conversation) -> dict[str, InputCase]:
         },
         "packs.list(before)": InputCase(_query_method(where, "packs.list", "before"), or_none(is_int)),
         "packs.list(limit)": InputCase(_query_method(where, "packs.list", "limit"), is_int),
+        "packs.calls(before)": InputCase(_query_method(where, "packs.calls", "before"), or_none(is_int)),
+        "packs.calls(limit)": InputCase(_query_method(where, "packs.calls", "limit"), is_int),
+        "packs.redactions(pack)": InputCase(_query_method(where, "packs.redactions", "pack"), is_text, **names),
+        "packs.vary(pack)": InputCase(_query_method(where, "packs.vary", "pack"), is_text, **names),
+        **{
+            f"packs.vary({name})": InputCase(_vary_option(where, name), fits, prepare=_store_pack(where))
+            for name, fits in VARIED.items()
+        },
         "packs.manifest(pack)": InputCase(_query_method(where, "packs.manifest", "pack"), is_text, **names),
         "packs.manifest(id of a record)": InputCase(
             _query_method(where, "packs.manifest", "pack", _replace_field(RECORD, "id")), is_text, **names

@@ -588,6 +588,8 @@ OUTBOX_INPUTS: dict[str, InputCase] = {
 
 
 SESSION_QUESTIONS: dict[str, Callable[[Any], bool]] = {
+    "activity(before)": or_none(is_int),
+    "activity(limit)": is_int,
     "messages(before)": or_none(is_int),
     "messages(limit)": is_int,
     "evidence(before)": or_none(is_int),

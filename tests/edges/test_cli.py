@@ -190,9 +190,10 @@ def test_the_help_fits_80_columns_and_no_line_of_it_is_cut_off(
 
 def test_the_page_about_the_command_line_names_every_command_option_and_variable() -> None:
     page = (ROOT / "docs/howto/command-line.md").read_text()
-    groups = (root.commands[name] for name in ("sessions", "facts", "memory", "keys"))
-    inner = [each for group in groups if isinstance(group, click.Group) for each in group.commands.values()]
-    commands = [root, *root.commands.values(), *inner]
+    context = click.Context(root)
+    listed = [command for name in root.list_commands(context) if (command := root.get_command(context, name))]
+    inner = [each for group in listed if isinstance(group, click.Group) for each in group.commands.values()]
+    commands = [root, *listed, *inner]
     for command in commands[1:]:
         assert re.search(rf"\b{command.name}\b", page), command.name
     for option in (each for command in commands for each in command.params if each.param_type_name == "option"):

@@ -15,6 +15,7 @@ from holdfast import Identity
 from holdfast.cli import documents, output
 from holdfast.cli import facts as facts_cli
 from holdfast.cli.commands import root
+from holdfast.cli.facts import facts
 from holdfast.cli.options import SHARED_KINDS
 from holdfast.cli.settings import Settings
 from holdfast.model.events import EVENTS
@@ -156,7 +157,7 @@ def test_an_empty_ledger_says_so_and_an_unknown_one_where_to_look(cli: CommandRu
 
 @pytest.mark.parametrize("kind", SHARED_KINDS)
 def test_the_names_of_ledgers_complete(cli: CommandRunner, kind: str) -> None:
-    command = root.commands["facts"].commands["list"]  # type: ignore[attr-defined]
+    command = facts.commands["list"]
     (option,) = (each for each in command.params if each.name == kind)
     context = root.make_context("holdfast", ["-f", str(cli.path), "stats"], obj=Settings())
     found = [item.value for item in option.shell_complete(context, "a")]
@@ -541,7 +542,7 @@ def test_a_session_is_shown_with_who_speaks_and_what_it_reads(cli: CommandRunner
 
 
 def test_every_command_about_facts_says_what_it_is_for() -> None:
-    for name, command in root.commands["facts"].commands.items():  # type: ignore[attr-defined]
+    for name, command in facts.commands.items():
         assert command.help, name
         assert all(each.help for each in command.params if each.param_type_name == "option"), name
         assert facts_cli.facts.get_command(cast("Any", None), name) is command

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 
 import holdfast
 from holdfast.cli import packs as drawing
+from holdfast.cli.calls import format_dollars
 from holdfast.cli.output import UNSAFE, escape
 from holdfast.core.packs.explanations import TITLES
 from holdfast.model.packs.pack import SECTIONS, Manifest, ManifestEntry
@@ -171,8 +172,7 @@ def test_the_pack_itself_is_shown_as_it_is_sent(cli: CommandRunner, written: Pat
     assert (ran.code, ran.err) == (0, "")
     with reading(written) as session:
         pack = fresh(session)
-    ways = {"text": pack.__str__, "anthropic": pack.anthropic, "openai": pack.openai}
-    expected = ways.get(form, pack.openai_responses)()
+    expected = str(pack) if form == "text" else getattr(pack, form.replace("-", "_"))()
     assert not UNSAFE.search(ran.out.replace("\n", ""))
     minute = re.compile(r"time: \w+ \d+-\d+-\d+ \d+:\d+")
     if form == "text":
@@ -531,3 +531,46 @@ def test_every_candidate_is_listed_or_counted_and_nothing_hostile_gets_out(
     listed = [row for row in rows if row[1]]
     assert len(listed) + sum(more) == len(entries)
     assert not any(UNSAFE.search(cell) for row in rows for cell in row)
+
+
+# Model calls
+
+
+def test_calls_are_those_of_the_library_newest_first(cli: CommandRunner, written: Path) -> None:
+    ran = cli("calls", "order", "--json", "--limit", "0")
+    assert (ran.code, ran.err) == (0, "")
+    with reading(written) as session:
+        expected = [msgspec.to_builtins(each) for each in session.packs.calls()]
+    assert ran.documents == json.loads(json.dumps(expected))
+    assert [each["id"] for each in cli("calls", "order", "--json", "-n", "2").documents] == [
+        each["id"] for each in expected[:2]
+    ]
+    drawn_rows = cli("calls", "order").out
+    assert all(each["id"] in drawn_rows for each in expected)
+    assert "guard" in drawn_rows
+
+
+def test_calls_of_a_frame_are_its_own_and_a_session_may_have_none(own: CommandRunner) -> None:
+    with holdfast.open(own.path) as engine:
+        frame = engine.session("order", actor="ada").frames.list()[0].id
+        silent = engine.create_session("silent", actor="ada")
+        silent.record("user", "Hello?")
+    (call,) = own("calls", "order", "--frame", frame, "--json").documents
+    assert call["frame"] == frame
+    assert "no model calls" in own("calls", "silent").out
+
+
+def test_a_hostile_model_name_draws_nothing(own: CommandRunner) -> None:
+    with holdfast.open(own.path) as engine:
+        session = engine.create_session("hostile", actor="ada")
+        session.record("user", "Hello?")
+        session.pack(budget=BUDGET, model="claude \u202edesrever\u2066 end")
+        session.record("assistant", "Hi.")
+    ran = own("calls", "hostile")
+    assert ran.code == 0
+    assert "desrever" in ran.out
+    assert UNSAFE.search(ran.out.replace("\n", "")) is None
+
+
+def test_dollars_have_as_many_digits_as_are_useful() -> None:
+    assert [format_dollars(each) for each in (0, 1_234, 999_999, 1_500_000)] == ["$0", "$0.0012", "$1.0000", "$1.50"]

@@ -85,7 +85,7 @@ NOTHING: dict[str, Any] = {
     "empty texts": ["", Text("")],
     "no parts": (),
     "a number": 5,
-    "a dict": {"text": "hello"},
+    "a dict": {"words": "hello"},
     "a part that is none": [{"type": "text"}],
     "bytes": b"hello",
     "an image of nothing": Image(),

@@ -97,7 +97,7 @@ def test_what_goes_with_a_role_goes_with_dicts_too(engine: Engine) -> None:
 
 
 WRONG: dict[str, tuple[Any, int]] = {
-    "no type": ([HELLO, {"text": "x"}], 1),
+    "no type": ([HELLO, {"words": "x"}], 1),
     "a type that nobody knows": ([{"type": "hologram"}], 0),
     "a number": ([HELLO, HELLO, 5], 2),
     "text that is none": ([{"type": "text", "text": 5}], 0),

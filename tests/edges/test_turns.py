@@ -116,9 +116,9 @@ def test_the_owner_of_an_expired_turn_is_overtaken_and_stores_nothing_more(desk:
 
 
 def test_a_turn_is_renewed_while_its_block_runs() -> None:
-    with holdfast.open("memory:") as engine:
+    with holdfast.open("memory:", clock=ManualClock()) as engine:  # which stands still: no turn ends by being late
         session = engine.create_session("s")
-        with session.turn(lease_s=0.3) as turn:
+        with session.turn(lease_s=0.1) as turn:
             while types_of(session).count("turn.renewed") < 3:
                 time.sleep(0.01)
             turn.record("user", "Still here.")
@@ -128,9 +128,9 @@ def test_a_turn_is_renewed_while_its_block_runs() -> None:
 
 def test_an_awaited_turn_is_renewed_and_leaves_no_task_behind() -> None:
     async def main() -> None:
-        async with await holdfast.open_async("memory:") as engine:
+        async with await holdfast.open_async("memory:", clock=ManualClock()) as engine:
             session = await engine.create_session("s")
-            async with session.turn(lease_s=0.3) as turn:
+            async with session.turn(lease_s=0.1) as turn:
                 while [event.type for event in await session.events()].count("turn.renewed") < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 await turn.record("user", "Still here.")

@@ -194,6 +194,7 @@ QUESTIONS: dict[str, InputCase] = {
     "context.render(to)": InputCase(_query_session("context.render", "to"), lambda value: value in DIALECTS),
     "context.render(ids)": InputCase(_query_session("context.render", "ids", "openai-responses"), is_bool),
     "context.render(budget)": InputCase(_query_session("context.render", "budget"), or_none(is_int)),
+    "context.render(model)": InputCase(_query_session("context.render", "model"), or_none(is_text)),
     "context.view(budget)": InputCase(_query_session("context.view", "budget"), or_none(is_int)),
     "handles.get(name)": InputCase(_query_session("handles.get", "name"), is_text, also=(errors.HandleNotFound,)),
     "handles.read(handle)": InputCase(_query_session("handles.read", "handle"), is_text, also=(errors.HandleNotFound,)),

@@ -33,12 +33,14 @@ from holdfast.mcp.server import AgentServer
 from holdfast.model.sessions.layers import Identity
 from mcp import Client
 from tests.server.running import running
+from tests.support import PATIENCE_S
 
 MODES = ("legacy", "2026-07-28")
-START_S = 30
 TASKS = "io.modelcontextprotocol/tasks"
-LEASE_S = 1.0
-"""How long after its death a replica is still believed to work, in these tests."""
+LEASE_S = 4.0
+"""How long after its death a replica is still believed to work, in these tests. A live replica on a busy machine must renew
+it in time: otherwise the other one takes its task for abandoned."""
+FINAL_STATUSES = frozenset({"completed", "failed", "cancelled"})
 
 
 def user_access(user: str, **options: Any) -> Access:
@@ -142,7 +144,7 @@ def serving(store: object, **options: Any) -> Iterator[str]:
 async def connected(url: str, key: str, mode: str = "2026-07-28", **options: Any) -> AsyncIterator[Client]:
     """The official client, with a key."""
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=30) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_S) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode, **options) as client,
     ):
         yield client
@@ -170,7 +172,7 @@ class Replica:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(START_S)
+        self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Replica:
         return self
@@ -180,7 +182,7 @@ class Replica:
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
-    end = time.monotonic() + START_S
+    end = time.monotonic() + PATIENCE_S
     while not is_true():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.05)
@@ -210,7 +212,7 @@ class Wire:
             **({"Mcp-Name": named} if named else {}),
             **headers,
         }
-        answer = httpx2.post(self._url, json=body, headers=sent, timeout=30)
+        answer = httpx2.post(self._url, json=body, headers=sent, timeout=PATIENCE_S)
         read: dict[str, Any] = json.loads(answer.text)
         return read
 
@@ -233,8 +235,14 @@ class Wire:
         return self.result("tasks/get", taskId=task["taskId"])
 
     def wait_for(self, task: dict[str, Any], *statuses: str) -> dict[str, Any]:
-        """The task once it has one of these statuses."""
-        wait_until(lambda: self.get(task)["status"] in statuses)
+        """The task once it has one of these statuses. Another final status fails at once."""
+
+        def has_status() -> bool:
+            found = self.get(task)
+            assert found["status"] in statuses or found["status"] not in FINAL_STATUSES, found
+            return found["status"] in statuses
+
+        wait_until(has_status)
         return self.get(task)
 
 

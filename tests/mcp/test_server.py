@@ -20,6 +20,7 @@ from tests.mcp.endpoints import MODES, Wire, connected
 from tests.mcp.test_tools import READERS, call, use
 from tests.server.processes import serving
 from tests.server.running import running
+from tests.support import PATIENCE_S
 
 
 async def make_keys(store: str, **grants: KeyGrant) -> dict[str, str]:
@@ -82,7 +83,7 @@ def test_a_stream_of_changes_ends_when_the_server_stops(tmp_path: Path) -> None:
     keys = asyncio.run(make_keys(store, ada=grant("ada")))
     with serving(ServerSettings(store=store, grace_s=2)) as server:
         body, headers = listen_request(keys["ada"], "holdfast://sessions/trip")
-        with httpx2.stream("POST", f"{server.url}/mcp", json=body, headers=headers, timeout=30) as stream:
+        with httpx2.stream("POST", f"{server.url}/mcp", json=body, headers=headers, timeout=PATIENCE_S) as stream:
             lines = stream.iter_lines()
             assert any("acknowledged" in line for line in lines)
             assert server.stop() == 0

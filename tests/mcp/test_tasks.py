@@ -22,7 +22,7 @@ from holdfast.mcp.tasks import Tasks
 from mcp import Client
 from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, connected, serving, wait_until
 from tests.postgres import empty_url
-from tests.support import figure
+from tests.support import PATIENCE_S, figure
 
 ACCEPTED = {"action": "accept", "content": {"ok": True}}
 
@@ -225,7 +225,7 @@ def test_a_task_is_cancelled_from_another_process_and_a_stopped_server_ends_its_
         survivor.wire.result("tasks/cancel", taskId=cancelled["taskId"])
         assert Wire(first.url).get(cancelled)["status"] == "cancelled"
         first.process.terminate()
-        first.process.wait(30)
+        first.process.wait(PATIENCE_S)
         assert survivor.wire.get(stopped)["error"]["data"] == {"reason": "outcome_unknown"}
         assert survivor.wire.get(cancelled)["status"] == "cancelled"
 
@@ -259,7 +259,7 @@ def _collect(url: str, task_id: str, heard: list[dict[str, Any]]) -> None:
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": "subscriptions/listen",
     }
-    with httpx2.stream("POST", url, json=body, headers=headers, timeout=30) as stream:
+    with httpx2.stream("POST", url, json=body, headers=headers, timeout=PATIENCE_S) as stream:
         for line in stream.iter_lines():
             if line.startswith("data: "):
                 heard.append(json.loads(line.removeprefix("data: ")))

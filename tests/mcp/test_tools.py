@@ -21,6 +21,7 @@ from holdfast import errors
 from holdfast.mcp import mistakes
 from mcp import Client
 from tests.mcp.endpoints import MODES, Wire, connected, serving
+from tests.support import PATIENCE_S
 
 WRITERS = {"remember", "record", "begin", "finish", "ask"}
 READERS = {"recall", "situation", "read_handle", "pack"}
@@ -364,7 +365,7 @@ def test_a_finished_conversation_is_recalled_in_a_later_one(tmp_path: Path) -> N
                 await asyncio.sleep(0.1)
                 found = await call(client, "recall", query="lighthouse keeper", session="later")
 
-    asyncio.run(asyncio.wait_for(work(), 45))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
 
 def test_a_fact_of_higher_authority_stays_and_the_model_is_told(tmp_path: Path) -> None:

@@ -163,9 +163,9 @@ MUTANTS = (
     ),
     Mutant(
         "detect-exploration",
-        f"{_TEXT}/detect/detector.py",
-        "(*scene.previous, scene.message)",
-        "(scene.message,)",
+        f"{_TEXT}/detect/scene.py",
+        "(*self.previous, self.message)",
+        "(self.message,)",
         "A change that is only imagined, since an earlier message, is proposed as if it were meant.",
         ("tests/text/test_detect.py", "tests/text/test_detect_truth.py"),
     ),
@@ -336,8 +336,8 @@ MUTANTS = (
     Mutant(
         "providers-cache-tokens",
         f"{_PROVIDERS}/usage.py",
-        "sum(parts) if parts else None",
-        "parts[0] if parts else None",
+        "sum(known) if known else None",
+        "known[0] if known else None",
         "The input tokens of Anthropic are told without those of the cache.",
         ("tests/core/test_providers_anthropic.py", "tests/core/test_providers_messages.py"),
     ),

@@ -13,7 +13,7 @@ import holdfast
 from holdfast import errors
 from holdfast.core import invariants, upcast
 from holdfast.core.fold import fold_session
-from holdfast.core.history.views import group_seq, has_whole_groups, pieces_of
+from holdfast.core.history.views import find_system_messages, group_seq, has_whole_groups, pieces_of
 from holdfast.model.content import BlobRef, Body, Data, Image, Part, Text, calling_seq, text_of
 from holdfast.model.history.events import ContextCompacted, HandleMoved
 from holdfast.model.history.handles import Handle, piece_id
@@ -47,6 +47,10 @@ from tests.property.agent_steps import (
 )
 from tests.property.session_model import ManualClock
 from tests.property.store_tools import rows_dump, rows_of_table, session_events
+
+NEWER = "claude-opus-4-8"
+"""A model that takes system messages inside a conversation."""
+
 
 SPOOLING = holdfast.types.Spooling(3_000, 200)
 
@@ -260,7 +264,12 @@ class HistoryPlayer:
     def _check_made(self, place: Conversation, before: HistoryView, made: Plan, more: int, budget: int) -> None:
         """What came of a plan is what it said, in the window that it was made for."""
         after = place.context.view(budget=budget)
-        assert made.first_changed == first_difference(before.items, after.items)
+        first = first_difference(before.items, after.items)
+        same = () if made.first_changed is None else before.items[made.first_changed : first]
+        assert (made.first_changed is None) == (first is None)
+        assert made.first_changed == first or (same and len(find_system_messages(same)) == len(same)), (
+            "what stays behind a summary whose text stays is the same, too"
+        )
         assert made.figures.before == before.tokens + more
         fits = after.tokens + more <= made.figures.window
         collapses = [(step.after, step.op) for step in made.steps if isinstance(step.op, Collapse)]
@@ -402,12 +411,11 @@ class HistoryPlayer:
         """What was said in a conversation since the last reset, up to what waits for results, in the order of units."""
         waiting = [calling_seq(call.id) or 0 for call in state.open_calls if call.frame == frame]
         until = min(waiting, default=state.version + 1)
-        own = [
-            each
-            for each in self.said.values()
-            if each.frame == frame and self.start < each.seq and each.role != "system" and group_seq(each) < until
-        ]
-        return sorted(own, key=lambda each: (group_seq(each), each.seq))
+        spoken = [each for each in self.said.values() if self.start < each.seq and not each.skipped]
+        own = [each for each in spoken if each.frame == frame and each.role != "system"]
+        first = min((each.seq for each in own), default=state.version + 1)
+        own += (each for each in spoken if each.role == "system" and each.frame in (None, frame) and each.seq > first)
+        return sorted((each for each in own if group_seq(each) < until), key=lambda each: (group_seq(each), each.seq))
 
     def _check_view(self, place: Conversation, state: SessionState) -> None:
         frame = place._context.frame
@@ -416,7 +424,11 @@ class HistoryPlayer:
         ranges = [(item.first, item.last) for item in history.items if isinstance(item, Summary)]
         kept = {seq for each in state.summaries_of(frame) for seq in each.kept}
         folded = [
-            each for each in own if each.seq not in kept and any(first <= each.seq <= last for first, last in ranges)
+            each
+            for each in own
+            if each.role != "system"
+            and each.seq not in kept
+            and any(first <= each.seq <= last for first, last in ranges)
         ]
         seqs = [message.seq for item in history.items if isinstance(item, MessageGroup) for message in item.messages]
         assert seqs == [each.seq for each in own if each not in folded]
@@ -469,7 +481,8 @@ class HistoryPlayer:
         told = json.dumps(history.tail).encode()
         for mark in self.erased:
             assert not any(mark.encode() in each for entries in (*renderings.values(), [told]) for each in entries)
-        how = (state.view(history.frame).boundary, state.changed, state.pinned)
+        head = () if history.items else tuple(each.seq for each in history.system)  # it is fixed once anything was said
+        how = (state.view(history.frame).boundary, state.changed, head)
         last = self.shown.get(history.frame)
         if last is not None and last.how == how:
             check_extends(renderings, last.renderings)
@@ -551,20 +564,36 @@ def _count(item: HistoryItem | Message) -> int:
 def render_all(history: HistoryView) -> dict[str, list[bytes]]:
     """In every dialect, entry by entry, the system's first. Marks for a cache move along, and are no content."""
     blocks = render_anthropic(history, breakpoints=0)
+    newer = render_anthropic(history, breakpoints=0, model=NEWER)
+    check_places(newer["messages"])
     responses = render_openai_responses(history)
     return {
         "text": [bytes([each]) for each in render_text(history).encode()],
         "anthropic": _encode_entries([blocks["system"], *blocks["messages"]]),
+        "anthropic, newer": _encode_entries([newer["system"], *newer["messages"]]),
         "openai": _encode_entries(render_openai_chat(history)),
         "openai-responses": _encode_entries([responses.get("instructions"), *responses["input"]]),
     }
+
+
+def check_places(messages: Sequence[dict[str, Any]]) -> None:
+    """Where Anthropic accepts a system message: behind a user's, before a reply or at the end, never next to another."""
+    roles = [each["role"] for each in messages]
+    for at, role in enumerate(roles):
+        if role == "system":
+            assert roles[at - 1 : at] == ["user"]
+            assert roles[at + 1 : at + 2] in ([], ["assistant"])
+        elif at:
+            assert role != roles[at - 1]
 
 
 def check_extends(longer: dict[str, list[bytes]], shorter: dict[str, list[bytes]]) -> None:
     """A rendering begins with an earlier one. For Anthropic block by block: what users say in a row is one message."""
     for dialect, entries in longer.items():
         now, before = (
-            (_blocks(entries), _blocks(shorter[dialect])) if dialect == "anthropic" else (entries, shorter[dialect])
+            (_blocks(entries), _blocks(shorter[dialect]))
+            if dialect.startswith("anthropic")
+            else (entries, shorter[dialect])
         )
         assert now[: len(before)] == before, dialect
 

@@ -121,6 +121,8 @@ POLICIES: tuple[Frugal | Classic | Strategy, ...] = (
     Frugal(),
     Frugal(least=0, large=100, excerpt=20, preserve_turns=1),
     Frugal(least=0, preserve_turns=0, tail_share=0.01),
+    Frugal(recent=1, payback_share=1.0),
+    Frugal(recent=2, result_share=0.05, payback_share=1.0, least=0),
     Classic(),
     Classic(large=200, excerpt=30),
     Classic(snip=0.01, micro=None, collapse=None, auto=None),
@@ -164,7 +166,7 @@ def draw_day(seed: int, steps: int = 26) -> list[Step]:
 def _step(kind: type, chance: Random) -> Step:
     where, length, pick = chance.choice([0, 0, 0, 1, 2]), chance.choice(LENGTHS), chance.randrange(13)
     if kind is Say:
-        return Say(where, chance.choice(["user", "user", "assistant"]), length)
+        return Say(where, chance.choice(["user", "user", "user", "assistant", "assistant", "system"]), length)
     if kind is Work:
         results = chance.choices(LENGTHS, k=chance.choice([0, 1, 2, 3, 3, 3, 3]))
         what = chance.choice(["text", "text", "json", "parts", "image", "error"])

@@ -305,7 +305,9 @@ def _reads(session: holdfast.Session) -> dict[str, Any]:
         "messages": session.messages(limit=1_000),
         "evidence": session.evidence(limit=1_000),
         "view": view,
-        "renderings": [session.context.render(to) for to in ("text", "openai", "anthropic", "openai-responses")],
+        "renderings": [
+            session.context.render(to) for to in ("text", "openai", "anthropic", "openai-responses", "gemini")
+        ],
         "window": session.context.window(2_000),
         "occupancy": session.context.occupancy(),
         "summaries": session.context.summaries(),

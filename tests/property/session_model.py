@@ -150,7 +150,10 @@ def _changes(state: SessionState, entry: Entry, seq: int) -> dict[str, Any]:
                 return changes | {"pinned": (*state.pinned, seq)}
             if role == "assistant":
                 changes["standings"] = {"": SituationState(replies=state.standing(None).replies + 1)}
-            return changes | {"live": state.live + 1, "spoken": MessagePositions(seq, state.spoken.gaps)}
+            return changes | {
+                "live": state.live + 1,
+                "spoken": MessagePositions(seq, state.spoken.gaps, state.spoken.first or seq),
+            }
         case Close(reason=reason):
             changes = {"status": "closed", "close_reason": reason if kept else "erased"}
             return changes | {"waiting": 0, "offered": seq, "residue": state.residue + kept, "standings": {}}

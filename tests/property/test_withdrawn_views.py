@@ -184,7 +184,10 @@ def frame_of(place: Any) -> str | None:
 
 def render(place: Any) -> tuple[bytes, ...]:
     """What models are shown, without the marks of the provider's cache: they are at boundaries."""
-    shown = (codec.encode(place.context.render(kind)) for kind in ("text", "openai", "openai-responses", "anthropic"))
+    shown = (
+        codec.encode(place.context.render(kind))
+        for kind in ("text", "openai", "openai-responses", "anthropic", "gemini")
+    )
     return tuple(MARK.sub(b"", each).replace(b",}", b"}") for each in shown)
 
 

@@ -21,6 +21,7 @@ import holdfast
 from holdfast.access.access import SYSTEM_TENANT
 from holdfast.access.keys import create_key, revoke_key
 from holdfast.access.records import KeyGrant, make_key
+from tests.support import PATIENCE_S
 
 TENANT, OTHER_TENANT = "acme", "globex"
 OWNER = holdfast.Identity(user_id="ada", user_name="ada", permissions=("hr",), organization="desk")
@@ -36,6 +37,7 @@ METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 STREAM_S = 0.5
 """How long a stream is listened to."""
 VOLATILE = (
+    (re.compile(r"\bown-[\w-]{20,}"), "<cursor>"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "<hex>"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?"), "<time>"),
@@ -241,7 +243,7 @@ def find_faults(
     faults: list[str] = []
     variants = (True, False) if is_thorough else (True,)
     requests = sorted(dict.fromkeys(map(_freeze, build_requests(document, samples, variants))), key=is_late)
-    with httpx2.Client(timeout=20) as client:
+    with httpx2.Client(timeout=PATIENCE_S) as client:
         before = read_log(full.store)
         for number, request in enumerate(requests):
             for caller in READERS if is_thorough else READERS[number % 2 :][:1]:
@@ -259,7 +261,7 @@ def find_faults(
 
 def ask_as_owner(document: Mapping[str, Any], full: Side, samples: Mapping[str, Any]) -> dict[str, int]:
     """The status of every request that reads if the owner sends it: whether the matrix asks for what is there."""
-    with httpx2.Client(timeout=20) as client:
+    with httpx2.Client(timeout=PATIENCE_S) as client:
         requests = [each for each in map(_freeze, build_requests(document, samples, (True,))) if each.method == "get"]
         return {f"{request} {request.query}": _send(client, full, request, "owner")[0] for request in requests}
 

@@ -18,9 +18,7 @@ import httpx2
 import msgspec
 
 from holdfast.server.settings import ServerSettings
-
-START_S = 30
-END_S = 40
+from tests.support import PATIENCE_S
 
 
 class ServerProcess:
@@ -41,21 +39,25 @@ class ServerProcess:
         return {"authorization": f"Bearer {self.token}"}
 
     def client(self, **options: Any) -> httpx2.Client:
-        return httpx2.Client(base_url=self.url, headers=self.headers, **{"timeout": 30, **options})
+        return httpx2.Client(base_url=self.url, headers=self.headers, **{"timeout": PATIENCE_S, **options})
 
     def async_client(self, **options: Any) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, headers=self.headers, **{"timeout": 30, **options})
+        return httpx2.AsyncClient(base_url=self.url, headers=self.headers, **{"timeout": PATIENCE_S, **options})
 
     def workers(self) -> list[int]:
         return find_workers(self.process.pid)
 
     def wait_until_ready(self) -> None:
-        wait_for(lambda: is_ready(self.url), "the server is not ready")
+        def is_over() -> bool:
+            assert self.process.poll() is None, f"the server has ended: {self.read_log()}"
+            return is_ready(self.url)
+
+        wait_for(is_over, "the server is not ready")
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the server, and return its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(END_S)
+        return self.process.wait(PATIENCE_S)
 
     def read_log(self) -> str:
         self._log.seek(0)
@@ -80,12 +82,12 @@ def _read_command(pid: int) -> bytes:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx2.get(f"{url}/readyz", timeout=5).status_code == 200
+        return httpx2.get(f"{url}/readyz", timeout=PATIENCE_S).status_code == 200
     except httpx2.HTTPError:
         return False
 
 
-def wait_for(condition: Callable[[], bool], message: str, seconds: float = START_S) -> None:
+def wait_for(condition: Callable[[], bool], message: str, seconds: float = PATIENCE_S) -> None:
     """Wait for what another process does."""
     end = time.monotonic() + seconds
     while not condition():

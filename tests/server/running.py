@@ -12,8 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from holdfast.server.connections import HEADER_BYTES, GuardedProtocol
-
-START_S = 20
+from tests.support import PATIENCE_S
 
 
 @contextmanager
@@ -33,7 +32,7 @@ def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    end = time.monotonic() + START_S
+    end = time.monotonic() + PATIENCE_S
     while not server.started:
         assert thread.is_alive(), "the server did not start"
         assert time.monotonic() < end, "the server did not start in time"
@@ -42,6 +41,6 @@ def running(app: ASGIApp, port: int = 0) -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(START_S)
+        thread.join(PATIENCE_S)
         listener.close()
         assert not thread.is_alive(), "the server did not stop"

@@ -36,6 +36,7 @@ from holdfast.server.context import access_of
 from holdfast.server.settings import ServerSettings
 from tests.access.test_tokens import AUDIENCE, ISSUER, Issuer
 from tests.server.running import running
+from tests.support import PATIENCE_S
 
 TOKEN = "hf_local_test"
 
@@ -61,7 +62,7 @@ def small_app(settings: ServerSettings) -> Starlette:
             await open_access(app, app.state.engine, settings)
             yield
 
-    paths = ("/api/me", "/v1/models", "/v1/responses", "/mcp", "/metrics", "/healthz", "/readyz", "/")
+    paths = ("/api/me", "/v1/models", "/v1/responses", "/mcp", "/metrics", "/healthz", "/readyz", "/other")
     open_routes = [
         Route(path, whoami if path not in ("/metrics", "/healthz", "/readyz") else alive, methods=["GET", "POST"])
         for path in paths
@@ -110,7 +111,7 @@ def test_a_key_gets_in_wherever_clients_put_it(url: str, store: str) -> None:
     key_id, key = make(store, KeyGrant(name="bot", tenant="acme"))
     expected = {"principal": "bot", "tenant": "acme", "user": None, "key": key_id}
     for headers in (bearer(key), {"authorization": f"bEARER   {key}"}, {"x-api-key": key}, {"api-key": key}):
-        for path in ("/api/me", "/v1/models", "/mcp", "/"):
+        for path in ("/api/me", "/v1/models", "/mcp", "/other"):
             answer = httpx2.get(url + path, headers=headers)
             assert (answer.status_code, answer.json()) == (200, expected)
     _, user_key = make(store, KeyGrant(name="laptop", identity=holdfast.Identity(user_id="ada")))
@@ -120,13 +121,14 @@ def test_a_key_gets_in_wherever_clients_put_it(url: str, store: str) -> None:
 def refused_headers(store: str, url: str) -> list[dict[str, str]]:
     """Requests that are refused: nothing, unknown, wrong, expired, revoked, rotated away, in odd places."""
     _, live = make(store, KeyGrant(name="live"))
-    _, expired = make(store, KeyGrant(name="expired", expires_us=time.time_ns() // 1_000 + 300_000))
+    end = time.time_ns() // 1_000 + 300_000
+    _, expired = make(store, KeyGrant(name="expired", expires_us=end))
+    was_accepted = httpx2.get(f"{url}/api/me", headers=bearer(expired)).status_code == 200
+    assert was_accepted or time.time_ns() // 1_000 >= end
     revoked_id, revoked = make(store, KeyGrant(name="revoked"))
     rotated_id, rotated = make(store, KeyGrant(name="rotated"))
-    assert httpx2.get(f"{url}/api/me", headers=bearer(expired)).status_code == 200
     change(store, revoke_key, revoked_id, by="root")
     change(store, rotate_key, rotated_id, by="root", overlap_s=0)
-    end = time.time_ns() // 1_000 + 300_001
     while time.time_ns() // 1_000 <= end:
         time.sleep(0.01)
     wrong = live[:-2] + ("AA" if live[-2:] != "AA" else "BB")
@@ -146,7 +148,7 @@ def test_every_refusal_under_a_path_is_the_same(url: str, store: str, monkeypatc
     monkeypatch.setattr(key_module, "REFUSAL_PAUSE_S", 0.0)
     refused = refused_headers(store, url)
     with httpx2.Client() as client:
-        for path in ("/api/me", "/v1/models", "/mcp", "/", "/api/nothing", "/v1/nothing"):
+        for path in ("/api/me", "/v1/models", "/mcp", "/other", "/api/nothing", "/v1/nothing"):
             check_refusals(path, [client.get(url + path, headers=headers) for headers in refused])
 
 
@@ -183,7 +185,7 @@ def test_a_revoked_key_is_refused_within_the_time_of_the_cache(
     key_id, key = make(store, KeyGrant(name="bot"))
     assert httpx2.get(f"{url}/api/me", headers=bearer(key)).status_code == 200
     change(store, revoke_key, key_id, by="root")
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_S
     while httpx2.get(f"{url}/api/me", headers=bearer(key)).status_code == 200:
         assert time.monotonic() < end
 

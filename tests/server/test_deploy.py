@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from holdfast.cli.commands import root
+from holdfast.cli.serve import serve
 from holdfast.server.run import END_S
 from holdfast.server.settings import DEFAULT_PORT, GRACE_S
 from tests.support import SOAK
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-OPTIONS = {name: option for option in root.commands["serve"].params for name in option.opts}
+OPTIONS = {name: option for option in serve.params for name in option.opts}
 ENVIRONMENT = {"POSTGRES_PASSWORD": "secret", "HOLDFAST_HOST": "agents.example.com"}
 
 

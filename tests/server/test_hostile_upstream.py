@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.server.v1 import upstreams
 from tests.server.native.serving import serving
+from tests.support import PATIENCE_S
 
 PIECE = b"x" * (1 << 16)
 MOST_BYTES = 1 << 20
@@ -96,7 +97,7 @@ def test_an_answer_without_an_end_is_not_read_into_memory(
         monkeypatch.setattr(upstreams, name, MOST_BYTES)
     with answering(start, PIECE) as upstream:
         answer = ask(tmp_path, upstream, stream=stream)
-        assert upstream.has_ended.wait(20)
+        assert upstream.has_ended.wait(PATIENCE_S)
     assert answer.status_code == (200 if stream else 502)
     assert not stream or "response.failed" in answer.text
     assert upstream.sent < ENOUGH_BYTES

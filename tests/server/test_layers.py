@@ -31,6 +31,7 @@ from tests.disk import QuotaDisk, TapFiles, TapVFS
 from tests.server import workload
 from tests.server.native.serving import make_keys
 from tests.server.running import running
+from tests.support import PATIENCE_S
 
 TOKEN = "a-token-of-this-test"
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
@@ -40,7 +41,7 @@ HEADERS = {"authorization": f"Bearer {TOKEN}"}
 def serve(folder: Path, **settings: object) -> Iterator[tuple[Starlette, httpx2.Client]]:
     chosen = ServerSettings(store=str(folder / "agent.db"), token=TOKEN, background=False, **settings)  # type: ignore[arg-type]
     app = build_app(chosen, more=workload.routes())
-    with running(app) as url, httpx2.Client(base_url=url, headers=HEADERS, timeout=30) as client:
+    with running(app) as url, httpx2.Client(base_url=url, headers=HEADERS, timeout=PATIENCE_S) as client:
         yield app, client
 
 
@@ -243,9 +244,13 @@ def test_requests_over_the_bound_wait_and_those_over_the_queue_are_refused_at_on
 ) -> None:
     monkeypatch.setattr(state, "RUNNING", 2)
     monkeypatch.setattr(state, "WAITING", 3)
+    monkeypatch.setattr(state, "WAIT_S", 60)
     with serve(tmp_path) as (app, client), ThreadPoolExecutor(12) as threads:
         server: state.ServerState = app.state.server
-        jobs = [threads.submit(client.post, "/load/sleep?s=0.7") for _ in range(12)]
+        app.state.gate = threading.Event()
+        jobs = [threads.submit(client.post, "/load/hold") for _ in range(12)]
+        wait_until(lambda: sum(job.done() for job in jobs) == 7)
+        app.state.gate.set()
         answers = [job.result() for job in jobs]
         assert sorted(each.status_code for each in answers) == [200] * 5 + [503] * 7
         for each in answers:
@@ -262,10 +267,11 @@ def test_a_request_waits_no_longer_than_the_bound(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(state, "RUNNING", 1)
     monkeypatch.setattr(state, "WAIT_S", 0.2)
     with serve(tmp_path) as (app, client), ThreadPoolExecutor(2) as threads:
-        first = threads.submit(client.post, "/load/sleep?s=1")
-        while not app.state.server._places.locked():
-            time.sleep(0.01)
+        app.state.gate = threading.Event()
+        first = threads.submit(client.post, "/load/hold")
+        wait_until(app.state.server._places.locked)
         assert client.post("/load/sleep?s=0").status_code == 503
+        app.state.gate.set()
         assert first.result().status_code == 200
 
 
@@ -287,7 +293,7 @@ def test_streams_have_a_bound_of_their_own(tmp_path: Path, monkeypatch: pytest.M
             assert again.status_code == 200
 
 
-def wait_until(condition: object, seconds: float = 20) -> None:
+def wait_until(condition: object, seconds: float = PATIENCE_S) -> None:
     assert callable(condition)
     end = time.monotonic() + seconds
     while not condition():
@@ -300,7 +306,7 @@ def wait_until(condition: object, seconds: float = 20) -> None:
 
 @contextmanager
 def connect(client: httpx2.Client) -> Iterator[socket.socket]:
-    with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=20) as connection:
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=PATIENCE_S) as connection:
         yield connection
 
 
@@ -368,7 +374,7 @@ def test_streams_end_in_order_when_the_server_stops(tmp_path: Path) -> None:
         client.post("/load/a/messages", json={"text": "hi"})
 
         def follow() -> None:
-            own = httpx2.Client(base_url=client.base_url, headers=HEADERS, timeout=30)
+            own = httpx2.Client(base_url=client.base_url, headers=HEADERS, timeout=PATIENCE_S)
             with own, own.stream("GET", "/load/a/events") as stream:
                 read.extend(stream.iter_lines())
             read.append("complete")
@@ -376,7 +382,7 @@ def test_streams_end_in_order_when_the_server_stops(tmp_path: Path) -> None:
         thread = threading.Thread(target=follow)
         thread.start()
         wait_until(lambda: len(read) > 3)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert read[-1] == "complete"
 
 
@@ -445,7 +451,7 @@ def test_metrics_need_a_key_where_others_can_reach_the_server(tmp_path: Path) ->
         assert httpx2.get(f"{client.base_url}/metrics").status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/", "/foo"])
+@pytest.mark.parametrize("path", ["/inspector", "/foo"])
 def test_an_address_without_anything_names_the_parts(client: httpx2.Client, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 404

@@ -26,7 +26,7 @@ from holdfast.server.settings import ServerSettings
 from holdfast.server.state import RUNNING, WAITING
 from tests.postgres import empty_url
 from tests.server.processes import ServerProcess, serving, wait_for
-from tests.support import figure
+from tests.support import PATIENCE_S, figure
 
 CLIENTS = 8
 MESSAGES = figure(25, 500)
@@ -83,7 +83,7 @@ class Load(threading.Thread):
         asyncio.run(self._send())
 
     async def _send(self) -> None:
-        async with httpx2.AsyncClient(timeout=30) as client:
+        async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
             jobs = [send_messages(client, self._servers, name, self._messages) for name in self._names]
             self.sent = dict(zip(self._names, await asyncio.gather(*jobs), strict=True))
 
@@ -120,7 +120,7 @@ def test_a_killed_worker_is_started_again_and_nothing_acknowledged_is_lost(tmp_p
                 lambda victim=victim: len(server.workers()) == 2 and victim not in server.workers(),  # type: ignore[misc]
                 "the worker was not started again",
             )
-        load.join(120)
+        load.join(PATIENCE_S)
         server.wait_until_ready()
         counted = read_metric(server, "holdfast_requests_total", 'method="POST"', 'status="2xx"')
         assert counted >= CLIENTS * (MESSAGES - KILLS)  # a killed worker may not have counted its last answers
@@ -141,7 +141,7 @@ def test_replicas_are_restarted_one_after_the_other_while_clients_go_on() -> Non
             for place in range(len(servers)):
                 assert servers[place].stop() == 0
                 servers[place] = stack.enter_context(serving(settings))
-        load.join(120)
+        load.join(PATIENCE_S)
         for server in servers:
             assert server.stop() == 0
         check_stored(store, load.sent)
@@ -183,9 +183,9 @@ def test_sigterm_drains_ends_streams_and_gives_turns_back(tmp_path: Path) -> Non
         server.process.send_signal(signal.SIGTERM)
         wait_for(lambda: client.get("/readyz").status_code == 503, "it says that it is ready", 2)
         assert client.post("/load/a/messages", json={"text": "while it drains"}).status_code == 201
-        assert server.process.wait(30) == 0
+        assert server.process.wait(PATIENCE_S) == 0
         for each in followers:
-            each.join(20)
+            each.join(PATIENCE_S)
             assert each.error is None, "the answer was cut off"
         assert [each.status for each in followers] == [200, 200, 504]
         assert '"RequestTimeout"' in followers[2].lines[0]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.access.records import KeyGrant
-from holdfast.server.security import HostRule, is_loopback, split_host
-from holdfast.server.settings import ServerSettings
+from holdfast.server.security import HostRule, split_host
+from holdfast.server.settings import ServerSettings, is_loopback
 from tests.server.running import running
 from tests.server.test_authentication import TOKEN, bearer, make, small_app
 

@@ -12,9 +12,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import uvicorn
+from uvicorn.supervisors import Multiprocess
 
+from holdfast.cli import main
 from holdfast.errors import InvalidArgument, InvalidNumber
 from holdfast.server.settings import SETTINGS_VARIABLE, ServerSettings, check_settings, load_settings, store_settings
+from tests.support import PATIENCE_S
 
 COMMAND = [sys.executable, "-c", "import sys; from holdfast.cli import main; sys.exit(main())", "serve"]
 
@@ -40,7 +44,7 @@ def test_the_command_prints_where_it_serves_and_a_token_and_ends_with_code_0(
             assert client.get(f"{printed['url']}/readyz").json() == {"status": "ready"}
         assert printed["token"]
         process.send_signal(number)
-        rest, log = process.communicate(timeout=30)
+        rest, log = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, rest) == (0, "")
     assert printed["token"] not in log
     assert all(json.loads(line)["level"] == "info" for line in log.splitlines())
@@ -51,7 +55,7 @@ def test_the_lines_for_people_name_the_store_without_its_password(tmp_path: Path
         assert process.stdout is not None
         first, second = process.stdout.readline(), process.stdout.readline()
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
     assert first.startswith("Holdfast serves ")
     assert "http://127.0.0.1:" in first
     assert second.startswith("Token")
@@ -65,22 +69,20 @@ def test_the_token_has_the_tenant_and_the_namespace_of_the_command(tmp_path: Pat
             headers = {"Authorization": f"Bearer {printed['token']}"}
             caller = client.get(f"{printed['url']}/api/caller", headers=headers).json()
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
     assert (caller["tenant"], caller["actor"]) == ("acme", "desk")
 
 
-def run(*args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **environment},
-    )
+def test_what_cannot_run_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, which must not begin to serve."""
 
+    def refuse_to_run(*_: object, **__: object) -> None:
+        pytest.fail("it serves")
 
-def test_what_cannot_run_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    monkeypatch.setattr(uvicorn.Server, "run", refuse_to_run)
+    monkeypatch.setattr(Multiprocess, "run", refuse_to_run)
     store = tmp_path / "agent.db"
     foreign = tmp_path / "letter.txt"
     foreign.write_text("no database " * 999)
@@ -103,11 +105,22 @@ def test_what_cannot_run_is_refused_before_anything_starts(tmp_path: Path) -> No
             ((tmp_path / "no" / "folder.db",), 4, "StoreNotOpened"),
         ]
         for args, code, name in cases:
-            ran = run(*args, "--json")
-            assert (ran.returncode, ran.stdout) == (code, ""), (args, ran.stderr)
-            error = json.loads(ran.stderr)["error"]
-            assert error["type"] == name, args
-            assert "may have been stored" not in error["message"], args
+            assert main(["serve", *map(str, args), "--json"]) == code, args
+            check_refusal(*capsys.readouterr(), name)
+
+
+def check_refusal(out: str, err: str, name: str) -> None:
+    assert out == ""
+    error = json.loads(err)["error"]
+    assert error["type"] == name
+    assert "may have been stored" not in error["message"]
+
+
+def test_a_refusal_is_the_exit_code_of_the_command(tmp_path: Path) -> None:
+    with start(tmp_path / "agent.db", "--json", "--host", "0.0.0.0") as process:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 4
+    check_refusal(out, err, "KeysMissing")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +175,7 @@ def test_a_worker_that_cannot_start_ends_the_server_with_a_typed_error(tmp_path:
         [sys.executable, "-c", FAILING, "serve", tmp_path / "agent.db", "--workers", workers, "--port", "0", "--json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert ran.returncode == 4

@@ -94,6 +94,13 @@ async def sleep(request: Request) -> JSONResponse:
     return JSONResponse({"slept": True})
 
 
+async def hold(request: Request) -> JSONResponse:
+    """Take as long as the test says: until the event `gate` of the application is set."""
+    while not request.app.state.gate.is_set():  # noqa: ASYNC110 - a thread sets it
+        await asyncio.sleep(0.01)
+    return JSONResponse({"held": True})
+
+
 async def fail(request: Request) -> JSONResponse:
     """Fail, as a route may that has a fault, with a content in its message."""
     body = await request.body()
@@ -117,6 +124,7 @@ def routes() -> list[BaseRoute]:
     session = "/load/{session}"
     return [
         Route("/load/sleep", sleep, methods=["POST"]),
+        Route("/load/hold", hold, methods=["POST"]),
         Route("/load/fail", fail, methods=["POST"]),
         Route("/load/echo", echo, methods=["POST"]),
         Route("/load/rest", rest, methods=["POST"]),

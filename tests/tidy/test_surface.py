@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pydoc
@@ -32,6 +33,10 @@ from holdfast.runtime import (
 
 ROOT = Path(__file__).parents[2]
 MOST_PARAMETERS = 8
+ADAPTERS = """
+    a2a adk agent_framework anthropic claude frameworks langchain langgraph llama_index openai_agents pydantic_ai strands
+""".split()
+"""They are read, not imported: each needs its framework."""
 OBJECTS = (
     *(each for each in vars(holdfast).values() if inspect.isclass(each)),
     *(getattr(holdfast, name) for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))),
@@ -72,6 +77,19 @@ def test_no_call_has_many_parameters() -> None:
         parameters = inspect.signature(function).parameters.values()
         counted = [each.name for each in parameters if each.name != "self" and each.kind is not each.VAR_KEYWORD]
         assert len(counted) <= MOST_PARAMETERS, f"{name}: {counted}"
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_no_call_of_an_adapter_has_many_parameters(adapter: str) -> None:
+    modules = sorted((ROOT / "src" / "holdfast" / adapter).glob("*.py"))
+    assert modules
+    for path in modules:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = node.args
+                named = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                counted = [each for each in named if each not in ("self", "cls")]
+                assert len(counted) <= MOST_PARAMETERS, f"{path.name}: {node.name}: {counted}"
 
 
 def test_annotations_are_known_at_run_time() -> None:

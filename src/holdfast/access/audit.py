@@ -88,13 +88,17 @@ def _describe(entry: Entry) -> AuditEntry:
 class Audit:
     """The audit of one process of a server."""
 
-    def __init__(self, engine: holdfast.AsyncEngine) -> None:
+    def __init__(self, engine: holdfast.AsyncEngine, *, stores_refusals: bool = True) -> None:
         self._engine = engine
+        self._stores_refusals = stores_refusals
         self._bucket = TokenBucket(REFUSALS_PER_MINUTE, time.monotonic())
         self._suppressed = 0
 
     async def refuse(self, *, path: str, client: str, key_id: str) -> None:
         """A request without a valid key. `key_id` is the id that its key names, which may be invented."""
+        if not self._stores_refusals:
+            logger.warning("%s", REFUSED)
+            return
         if not self._bucket.take(time.monotonic()).is_allowed:
             self._suppressed += 1
             return

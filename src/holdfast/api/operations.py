@@ -78,6 +78,7 @@ messages                GET     /messages
 find_message            GET     /messages/{message_id}
 evidence                GET     /evidence
 events                  GET     /events
+activity                GET     /activity
 observe                 POST    /observations
 recover                 POST    /recover
 reset                   POST    /reset
@@ -115,8 +116,11 @@ improve_summaries       POST    /context/summaries/improve
 """
 _PACKS = """
 list                    GET     /packs
+calls                   GET     /model-calls
 manifest                GET     /packs/{pack}/manifest
 reproduce               GET     /packs/{pack}
+redactions              GET     /packs/{pack}/redactions
+vary                    POST    /packs/{pack}/vary                read
 diff                    POST    /packs/diff                       read
 store                   POST    /packs/store
 """

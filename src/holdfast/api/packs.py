@@ -50,9 +50,12 @@ class _ReceivedPack(NamedTuple):
     request: PackRequest
 
 
-PackFormat: TypeAlias = Literal["anthropic", "openai", "openai-responses", "text"]
+PackFormat: TypeAlias = Literal["anthropic", "bedrock", "gemini", "litellm", "openai", "openai-responses", "text"]
 _RENDERERS: dict[PackFormat, Callable[[Pack], Any]] = {
     "anthropic": Pack.anthropic,
+    "bedrock": Pack.bedrock,
+    "gemini": Pack.gemini,
+    "litellm": Pack.litellm,
     "openai": Pack.openai,
     "openai-responses": Pack.openai_responses,
     "text": lambda pack: pack.text,

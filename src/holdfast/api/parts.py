@@ -75,6 +75,18 @@ class CallerDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The only namespace of sessions that the caller may use; None for all."""
     user: str | None = None
     """The user of the key; None for a program."""
+    is_local: bool = False
+    """Whether the key is the token of a server on this machine."""
+    version: str = ""
+    """The version of the server."""
+
+
+class TenantDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant of a store."""
+
+    name: str
+    is_own: bool = False
+    """Whether it is the tenant of the caller: the only one whose sessions and facts they can read."""
 
 
 JobName: TypeAlias = Literal[
@@ -240,7 +252,7 @@ PARTS: tuple[Part, ...] = (
         "GET",
         "/caller",
         None,
-        "Say who the key belongs to: what a client asks first.",
+        "Say who the key belongs to, and what it may do: what a client or a page asks first.",
         answer=CallerDocument,
     ),
     Part("Engine.watch", "GET", "/feed", "read", "Follow the events of the tenant.", _FEED, _AFTER, answer=EVENTS),
@@ -273,6 +285,14 @@ PARTS: tuple[Part, ...] = (
         _FEED,
         _AFTER,
         answer=EVENTS,
+    ),
+    Part(
+        "Admin.tenants",
+        "GET",
+        "/admin/tenants",
+        "admin",
+        "List the tenants that have a session, in the order of their names.",
+        answer=list[TenantDocument],
     ),
     Part(
         "Jobs.start",

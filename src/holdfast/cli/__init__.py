@@ -50,7 +50,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def exit_code(error: errors.HoldfastError) -> int:
-    refused = errors.InvalidInput | errors.NotFound | errors.Conflict | errors.ImportRefused
+    refused = errors.InvalidInput | errors.NotFound | errors.Conflict | errors.ImportRefused | errors.LogRefused
     return REFUSED if isinstance(error, refused) else STORAGE
 
 

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
 from holdfast import __version__
-from holdfast.cli import facts as _proposals  # noqa: F401 - more commands of the group `facts`
-from holdfast.cli.context import context, handle, plan
-from holdfast.cli.doctor import doctor
-from holdfast.cli.entries import entries
-from holdfast.cli.facts import facts
-from holdfast.cli.forks import compare, fork, forks, merge
-from holdfast.cli.frames import frames, recover, resume, suspended
-from holdfast.cli.keys import keys
-from holdfast.cli.log import log
-from holdfast.cli.maintenance import backup, collect, copy, export, import_, rebuild, stats, sweep, verify
-from holdfast.cli.mcp import mcp
-from holdfast.cli.memory import memory
-from holdfast.cli.packs import diff, pack, why
-from holdfast.cli.serve import serve
-from holdfast.cli.sessions import sessions
 from holdfast.cli.settings import global_options
-from holdfast.cli.situation import situation
-from holdfast.cli.withdrawals import restore, withdraw
-from holdfast.cli.worker import worker
+
+COMMANDS = {
+    "sessions": "sessions",
+    "log": "log",
+    "read": "read",
+    "withdraw": "withdrawals",
+    "restore": "withdrawals",
+    "fork": "forks",
+    "forks": "forks",
+    "compare": "forks",
+    "merge": "forks",
+    "frames": "frames",
+    "suspended": "frames",
+    "resume": "frames",
+    "recover": "frames",
+    "facts": "facts",
+    "context": "context",
+    "pack": "packs",
+    "why": "packs",
+    "diff": "packs",
+    "calls": "calls",
+    "plan": "context",
+    "handle": "context",
+    "situation": "situation",
+    "entries": "entries",
+    "memory": "memory",
+    "verify": "maintenance",
+    "rebuild": "maintenance",
+    "doctor": "doctor",
+    "backup": "maintenance",
+    "copy": "maintenance",
+    "export": "maintenance",
+    "import": "maintenance",
+    "stats": "maintenance",
+    "sweep": "maintenance",
+    "worker": "worker",
+    "inspect": "inspect",
+    "serve": "serve",
+    "run": "run",
+    "gateway": "gateway",
+    "keys": "keys",
+    "mcp": "mcp",
+    "collect": "maintenance",
+}
+"""The module of each command. It is loaded when the command is used: that is most of the time in which a command starts."""
+
+
+_FUNCTIONS = {"import": "import_"}
 
 
 class OutputClosed(Exception):
@@ -34,6 +65,17 @@ class OutputClosed(Exception):
 
 
 class RootGroup(click.Group):
+    """The commands of COMMANDS, each loaded when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module = importlib.import_module(f"holdfast.cli.{COMMANDS[cmd_name]}")
+            self.add_command(getattr(module, _FUNCTIONS.get(cmd_name, cmd_name)))
+        return super().get_command(ctx, cmd_name)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Invoke a command. A broken pipe is not a failure, as in `holdfast log | head`."""
         try:
@@ -49,7 +91,7 @@ def root() -> None:
     """Inspect, check, copy and maintain a Holdfast store: a file, or a server."""
 
 
-@click.command()
+@root.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script for a shell.
@@ -61,45 +103,3 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(root, {}, "holdfast", "_HOLDFAST_COMPLETE").source())
-
-
-for command in (
-    sessions,
-    log,
-    withdraw,
-    restore,
-    fork,
-    forks,
-    compare,
-    merge,
-    frames,
-    suspended,
-    resume,
-    recover,
-    facts,
-    context,
-    pack,
-    why,
-    diff,
-    plan,
-    handle,
-    situation,
-    entries,
-    memory,
-    verify,
-    rebuild,
-    doctor,
-    backup,
-    copy,
-    export,
-    import_,
-    stats,
-    sweep,
-    worker,
-    serve,
-    keys,
-    mcp,
-    collect,
-    completion,
-):
-    root.add_command(command)

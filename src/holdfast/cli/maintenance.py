@@ -8,6 +8,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -15,7 +16,8 @@ import click
 import holdfast
 from holdfast import errors
 from holdfast.cli import documents
-from holdfast.cli.options import LEDGER_KINDS, belongs_to_actor
+from holdfast.cli.gateway_figures import show_gateway_stats
+from holdfast.cli.options import LEDGER_KINDS, belongs_to_actor, date_option
 from holdfast.cli.options import iterate_ledgers as ledger_rows
 from holdfast.cli.output import (
     StyledText,
@@ -30,6 +32,8 @@ from holdfast.cli.output import (
     show_progress,
 )
 from holdfast.cli.settings import Settings, common_options, complete_session_names, iterate_sessions, iterate_suspended
+from holdfast.frameworks import claude_import
+from holdfast.gateway.stores import default_store
 from holdfast.model import limits
 from holdfast.model.names import DEFAULT_ACTOR
 from holdfast.ports import EventStore
@@ -175,17 +179,23 @@ def export(settings: Settings, target: str, force: bool, transcript: str | None,
 @common_options
 @click.pass_obj
 def import_(settings: Settings, source: str, transcript: str | None, thread: str | None) -> None:
-    """Import an export, or a transcript of another system.
+    """Import an export, a transcript, or logs of Claude Code.
 
     Events that exist already are skipped. The file, or the schema on a server, is created if it does not exist.
+    A log of Claude Code is a file or a folder in ~/.claude/projects; each session in it becomes a session of the same
+    name, and its sub-agents become threads of it. Importing it again adds what is new.
     """
     _check_thread(transcript, thread)
-    if not os.path.isfile(source):
+    is_folder = os.path.isdir(source)
+    if not (os.path.isfile(source) or (is_folder and transcript is None)):
         raise errors.FileAbsent(path=source)
+    is_log = transcript is None and (is_folder or claude_import.is_log(source))
     created = not settings.exists()
     data: dict[str, object]
     with settings.open(create=True) as engine, show_progress("importing", in_bytes=True) as advance:
-        if transcript is None:
+        if is_log:
+            message, data = _import_logs(settings, engine, source)
+        elif transcript is None:
             events = engine.admin.import_(source, progress=advance)
             message, data = format_count(events, "new event"), {"events": events}
         else:
@@ -198,6 +208,15 @@ def import_(settings: Settings, source: str, transcript: str | None, thread: str
     new = " (a new store)" if created else ""
     message = f"Imported {message} from {source} into {settings.display_address}{new}."
     _print_result(settings, message, {"source": source, **data, "created": created})
+
+
+def _import_logs(settings: Settings, engine: holdfast.Engine, source: str) -> tuple[str, dict[str, object]]:
+    imported = claude_import.import_logs(engine, source, actor=settings.actor)
+    parts = [format_count(imported.lines, "new line"), format_count(imported.messages, "new message")]
+    if imported.broken:
+        parts.append(f"{format_count(imported.broken, 'line')} that are no JSON")
+    origin = f"{format_count(imported.sessions, 'session')} and {format_count(imported.subagents, 'sub-agent')}"
+    return f"{', '.join(parts)} of {origin}", documents.to_plain(imported)
 
 
 def _check_thread(transcript: str | None, thread: str | None) -> None:
@@ -288,10 +307,19 @@ class LedgerTotals(NamedTuple):
 @click.option(
     "--top", type=click.IntRange(0), default=5, show_default=True, help="The number of largest sessions to show."
 )
+@click.option("--gateway", is_flag=True, help="Show what the calls through gateways cost, and would have cost.")
+@date_option("--since", "Only calls of this time or later; needs --gateway.")
 @common_options
 @click.pass_obj
-def stats(settings: Settings, top: int) -> None:
+def stats(settings: Settings, top: int, gateway: bool, since: datetime | None) -> None:
     """Show counts, sizes and token usage."""
+    if gateway:
+        if not settings.has_file:
+            settings.file = default_store()
+        show_gateway_stats(settings, 0 if since is None else int(since.timestamp() * 1_000_000), top)
+        return
+    if since is not None:
+        raise click.UsageError("--since needs --gateway.")
     with settings.open() as engine:
         whole = _read_totals(settings, engine)
         sums = _sum_sessions(engine, settings.actor, top)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
 import click
@@ -17,7 +17,7 @@ import holdfast
 from holdfast import errors
 from holdfast.cli import documents
 from holdfast.cli.facts import format_value
-from holdfast.cli.options import limit_option, principal_option, thread_option
+from holdfast.cli.options import date_option, limit_option, principal_option, thread_option
 from holdfast.cli.output import (
     ROLE_STYLES,
     StyledText,
@@ -70,28 +70,6 @@ _BACKLOG_COLUMNS = (
 )
 
 
-def _date_option(name: str, text: str) -> Callable[[F], F]:
-    """An option with a date, or a time in ISO 8601; without a time zone it is UTC."""
-
-    def parse(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-        try:
-            return None if value is None else _parse_date(value, is_end=name == "--until")
-        except (ValueError, OverflowError) as error:
-            reason = f"{value!r} is not a date such as 2026-01-31, or a time such as 2026-01-31T12:00."
-            raise click.BadParameter(reason) from error
-
-    return click.option(name, metavar="DATE", callback=parse, help=text)
-
-
-def _parse_date(text: str, *, is_end: bool) -> datetime:
-    """The start of a day, or its end; or a time."""
-    if len(text) <= len("2026-01-31"):
-        start = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
-        return start + timedelta(days=1, microseconds=-1) if is_end else start
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
 def _budget_option(default: int) -> Callable[[F], F]:
     return click.option(
         "--budget",
@@ -120,8 +98,8 @@ def memory() -> None:
     shell_complete=complete_session_names,
     help="Only this session; may be repeated.",
 )
-@_date_option("--since", "Only passages of this day or later.")
-@_date_option("--until", "Only passages of this day or earlier.")
+@date_option("--since", "Only passages of this day or later.")
+@date_option("--until", "Only passages of this day or earlier.")
 @common_options
 @click.pass_obj
 def search(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import click
@@ -194,3 +195,25 @@ def _read_policy(_context: click.Context, _parameter: click.Parameter, path: str
 
 
 LEDGER_KINDS: tuple[str, ...] = get_args(LedgerKind)
+
+
+def date_option(name: str, text: str) -> Callable[[F], F]:
+    """An option with a date, or a time in ISO 8601; without a time zone it is UTC."""
+
+    def parse(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+        try:
+            return None if value is None else _parse_date(value, is_end=name == "--until")
+        except (ValueError, OverflowError) as error:
+            reason = f"{value!r} is not a date such as 2026-01-31, or a time such as 2026-01-31T12:00."
+            raise click.BadParameter(reason) from error
+
+    return click.option(name, metavar="DATE", callback=parse, help=text)
+
+
+def _parse_date(text: str, *, is_end: bool) -> datetime:
+    """The start of a day, or its end; or a time."""
+    if len(text) <= len("2026-01-31"):
+        start = datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+        return start + timedelta(days=1, microseconds=-1) if is_end else start
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

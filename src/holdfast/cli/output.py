@@ -6,6 +6,7 @@ store passes through `escape`, so it cannot control a terminal.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -68,8 +69,14 @@ def print_json(document: object) -> None:
 
 
 def json_text(document: object, *, ascii_only: bool = False) -> str:
-    text = json.dumps(document, ensure_ascii=ascii_only, separators=(", ", ": "))
+    text = json.dumps(document, ensure_ascii=ascii_only, separators=(", ", ": "), default=_spell_bytes)
     return UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", text)
+
+
+def _spell_bytes(value: object) -> str:
+    if not isinstance(value, bytes):
+        raise TypeError(f"{type(value).__name__} is not JSON")
+    return base64.b64encode(value).decode()
 
 
 def print_line(*pieces: str | StyledText, error: bool = False) -> None:

@@ -76,7 +76,7 @@ MAX_NAMES = 6
 """The maximum number of items that one line of a difference names."""
 MAX_PACKS_SEARCHED = 20
 """The number of newest packs in which the brief of a role is searched for."""
-FORMATS = ("text", "anthropic", "openai", "openai-responses")
+FORMATS = ("text", "anthropic", "bedrock", "gemini", "litellm", "openai", "openai-responses")
 NOW = "now"
 
 
@@ -259,6 +259,9 @@ def _render(result: Pack, form: str) -> Any:
     renderers: dict[str, Callable[[], Any]] = {
         "text": result.__str__,
         "anthropic": result.anthropic,
+        "bedrock": result.bedrock,
+        "gemini": result.gemini,
+        "litellm": result.litellm,
         "openai": result.openai,
         "openai-responses": result.openai_responses,
     }

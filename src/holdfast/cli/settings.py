@@ -36,6 +36,8 @@ T = TypeVar("T")
 @dataclass
 class Settings:
     file: str = DEFAULT_FILE
+    has_file: bool = False
+    """Whether the file was named, by an option or the environment."""
     tenant: str = "default"
     has_tenant: bool = False
     actor: str | None = None
@@ -137,8 +139,8 @@ def _store_option(name: str) -> Callable[[click.Context, click.Parameter, Any], 
         if value in (None, False):
             return
         setattr(settings, name, value)
-        if name == "tenant":
-            settings.has_tenant = True
+        if name in ("tenant", "file"):
+            setattr(settings, f"has_{name}", True)
 
     return callback
 

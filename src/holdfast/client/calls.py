@@ -38,6 +38,7 @@ from holdfast.flows.context import EngineContext, LedgerContext, SessionContext
 from holdfast.model.frames.frames import FrameRecord, FrameState, SuspensionToken
 from holdfast.model.names import DEFAULT_ACTOR, LedgerId, Scope, check_options
 from holdfast.model.sessions.layers import Identity
+from holdfast.render.bedrock import restore_bytes
 
 RemoteContext: TypeAlias = EngineContext | SessionContext | LedgerContext
 _REPEATABLE = frozenset({"Engine.session", "EntriesFacet.append"})
@@ -301,7 +302,10 @@ def call_method(method: RemoteMethod, context: RemoteContext, arguments: Mapping
     except (InvalidInput, UnicodeEncodeError, RecursionError, OverflowError):
         probe_arguments(method, context, arguments)
         request = build_request(method, context, _convert_values(_name_frames(arguments)))
-    return read_answer(method, context, (yield from ask(request)))
+    answer = read_answer(method, context, (yield from ask(request)))
+    if method.name == "render" and arguments.get("to") == "bedrock":
+        return restore_bytes(answer)  # boto3 takes bytes, and JSON has none
+    return answer
 
 
 def _convert_values(arguments: Mapping[str, Any]) -> Mapping[str, Any]:

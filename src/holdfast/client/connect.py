@@ -130,7 +130,7 @@ def _check_address(url: object, key: object, timeout_s: object, retries: object,
     except ImportError as error:
         raise ExtraMissing(what="A connection to a server", extra="client") from error
     checked_key = _check_key(os.environ.get(KEY_VARIABLE) if key is None else key)
-    address = _check_url(url, allow_plain=check_flag("insecure", insecure))
+    address = check_address(url, allow_plain=check_flag("insecure", insecure))
     if type(timeout_s) not in (int, float) or not 0 < timeout_s <= MAX_TIMEOUT_S:  # type: ignore[operator]
         reason = f"{describe_value(timeout_s)} is not a number of seconds above 0 and up to {MAX_TIMEOUT_S}"
         raise InvalidArgument(argument="timeout_s", reason=reason)
@@ -148,7 +148,7 @@ def _check_key(key: object) -> str:
     return str.__str__(key)
 
 
-def _check_url(url: object, *, allow_plain: bool) -> str:
+def check_address(url: object, *, allow_plain: bool = False) -> str:
     """The address of a server. It has no user, password, query or fragment: those would be shown."""
     if type(url) is not str:
         raise InvalidServerUrl(url=describe_value(url), reason="it is not the address of a server")

@@ -33,9 +33,11 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("summary.recorded", 1): _keep_payload("summary.recorded"),  # 2: a frame
     ("summary.recorded", 2): _keep_payload("summary.recorded"),  # 3: messages that stay in view
     ("frame.compacted", 1): _keep_payload("frame.compacted"),  # 2: what is kept, and the tokens of stored bodies
+    ("frame.compacted", 2): _keep_payload("frame.compacted"),  # 3: results by lines, outdated ones, and what was earned
     ("pack.recorded", 1): _keep_payload("pack.recorded"),  # 2: what the pack counted, for calibration
     ("evidence.kept", 1): _keep_payload("evidence.kept"),  # 2: the tokens of stored bodies; so are those below
     ("handle.moved", 1): _keep_payload("handle.moved"),
+    ("handle.moved", 2): _keep_payload("handle.moved"),  # 3: results by lines, outdated ones
     ("handle.replaced", 1): _keep_payload("handle.replaced"),
     ("frame.popped", 1): _keep_payload("frame.popped"),
     ("call.started", 1): _keep_payload("call.started"),  # 2: the turn

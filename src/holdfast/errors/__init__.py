@@ -22,6 +22,7 @@
     │   ├── ScopeMismatch        a frame of another session
     │   ├── AmbiguousFact        a name that several facts have
     │   ├── AmbiguousHandle      a source that several handles have
+    │   ├── AmbiguousSession     a part of a name that several sessions have
     │   └── ForeignFact          a fact of another ledger
     ├── NotFound (also a LookupError): what was named does not exist
     │   ├── SessionNotFound
@@ -59,6 +60,7 @@
     │   ├── TurnBusy             somebody else has the turn on a conversation
     │   ├── LeaseLost            a turn that is over, or that another owner has taken
     │   ├── OutcomeUnknown       a tool call that was started and may have taken effect
+    │   ├── WriterStale          another writer of a framework's thread was first
     │   ├── SummaryStale         the summarized messages have changed
     │   ├── PlanStale            the planned history has changed
     │   ├── RestoreRefused       a withdrawal that cannot be undone any more
@@ -87,7 +89,8 @@
     ├── DataError: stored or imported data is damaged
     │   ├── EventUnreadable      an event that this version cannot decode
     │   ├── StorageCorrupt       a damaged file or blob
-    │   └── ImportRefused        an import file that is damaged or contradicts the store
+    │   ├── ImportRefused        an import file that is damaged or contradicts the store
+    │   └── LogRefused           a file that is not a log of an agent
     ├── StorageError: the store could not do its work; nothing was acknowledged
     │   ├── StorageBusy          another process held a lock for too long
     │   │   ├── QueueFull        too many commands of this process wait
@@ -119,6 +122,7 @@
     │   ├── ServerFailed         an answer that is not one of Holdfast
     │   ├── ServerBusy           too many requests wait already, or the server stops
     │   └── RequestTimeout       a request that took too long
+    ├── GatewayNotStarted        a gateway that did not get ready for `holdfast run`
     ├── LocalOnly                what only the process that opened the store can do
     ├── ModelFailed: a model of holdfast.models gave no usable answer; the engine goes on without it
     │   ├── ModelUnavailable     not reached, overloaded, or over its rate limit
@@ -177,10 +181,12 @@ from holdfast.errors.conflicts import (
     ToolCallsExceeded,
     TurnBusy,
     VersionConflict,
+    WriterStale,
 )
 from holdfast.errors.inputs import (
     AmbiguousFact,
     AmbiguousHandle,
+    AmbiguousSession,
     BlobNotFound,
     BudgetTooSmall,
     CallNotFound,
@@ -227,6 +233,7 @@ from holdfast.errors.services import (
     AnswerInvalid,
     EmbedderFailed,
     ExtraMissing,
+    GatewayNotStarted,
     JobNotFound,
     KeyNotFound,
     KeyRefused,
@@ -254,6 +261,7 @@ from holdfast.errors.storage import (
     ForeignFile,
     ForkedHandle,
     ImportRefused,
+    LogRefused,
     PoolExhausted,
     QueueFull,
     RoleTooNarrow,
@@ -280,6 +288,7 @@ __all__ = [
     "AlreadyTerminal",
     "AmbiguousFact",
     "AmbiguousHandle",
+    "AmbiguousSession",
     "AnswerCut",
     "AnswerInvalid",
     "AuthorityExceeded",
@@ -309,6 +318,7 @@ __all__ = [
     "FrameEnded",
     "FrameNotFound",
     "FrameSuspendedError",
+    "GatewayNotStarted",
     "HandleExists",
     "HandleNotFound",
     "HoldfastError",
@@ -334,6 +344,7 @@ __all__ = [
     "LeaseLost",
     "LedgerNotFound",
     "LocalOnly",
+    "LogRefused",
     "MaxDepthExceeded",
     "MemoryFailed",
     "ModelFailed",
@@ -402,5 +413,6 @@ __all__ = [
     "UnsafeSqlite",
     "VersionConflict",
     "WindowTooSmall",
+    "WriterStale",
     "describe_value",
 ]

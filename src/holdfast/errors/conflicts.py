@@ -133,6 +133,16 @@ class LeaseLost(Conflict):
     reason: str
 
 
+class WriterStale(Conflict):
+    """The thread {thread!r} has gone on without this writer: {reason}. Nothing was stored. Read the thread again, and run
+    again from its latest state."""
+
+    is_stale_write_owner_error = True
+    """By this, LangGraph's conformance suite knows the refusal of a writer that another one has replaced."""
+    thread: str
+    reason: str
+
+
 class SummaryStale(Conflict):
     """The summary of events {first} to {last} was drafted at version {version}, and event {changed} has changed the
     history since. Nothing was stored. Draft it again."""

@@ -166,6 +166,13 @@ class AmbiguousHandle(InvalidInput):
     handles: str
 
 
+class AmbiguousSession(InvalidInput):
+    """The part {part!r} of a name is ambiguous: {reason}. Pass the whole name of one session. Nothing was read."""
+
+    part: str
+    reason: str
+
+
 class ForeignFact(InvalidInput):
     """The fact {fact!r} is in the ledger {home}, not in the ledger {ledger}. Use the ledger that it was read from.
     Nothing was stored."""

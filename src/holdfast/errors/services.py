@@ -160,6 +160,12 @@ class RequestTimeout(ServerError):
     limit_s: int
 
 
+class GatewayNotStarted(HoldfastError):
+    """The gateway did not start: {reason}. The command was not run. Check the store and the options."""
+
+    reason: str
+
+
 class LocalOnly(HoldfastError):
     """{what} is not possible through a server: {reason}. Open the store itself with holdfast.open() for it."""
 

@@ -37,6 +37,14 @@ class ImportRefused(DataError):
     reason: str
 
 
+class LogRefused(DataError):
+    """{path!r} is not a log that can be inspected: {reason}. Pass a log of Claude Code, messages of OpenAI, Anthropic,
+    LangGraph or LangChain, or a transcript of Holdfast, as JSON or JSON lines. Nothing was stored."""
+
+    path: str
+    reason: str
+
+
 # Storage
 
 

@@ -3,3 +3,6 @@
 `routes` is the part of the server at /mcp, `http` the endpoint for an application of your own, `stdio` serves one client.
 `tasks` is the extension for other servers of MCP, and `task_client` its client.
 """
+
+PATH = "/mcp"
+"""Where a server has MCP."""

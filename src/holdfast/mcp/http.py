@@ -34,10 +34,10 @@ from starlette.types import Receive, Scope, Send
 
 import holdfast
 from holdfast.access.access import Access
+from holdfast.mcp import PATH
 from holdfast.mcp.caller import Caller
 from holdfast.mcp.server import AgentServer
 
-PATH = "/mcp"
 BODY_BYTES = 4 << 20
 """The largest request, unless the server says otherwise."""
 RETRY_MS = 100

@@ -88,6 +88,10 @@ PACK_MANIFEST_BYTES = 8 << 10
 """A larger compressed manifest goes to the blob store; a smaller one is in the record of the pack."""
 PACK_QUERY_CHARS = 200
 """The part of the query in the record of a pack; the manifest has all of it."""
+CALL_EVENTS = 10_000
+"""Events of a session that are read back to find the model call before another one in its conversation."""
+ACTIVITY_EVENTS = 10_000
+"""Events of a session that are read after a page of its activity, to find where its spans end."""
 DIFF_EVENTS = 10_000
 """Events of one stream that are read to explain the difference of two packs: the newest between them."""
 PROMPT_BYTES = 1 << 20

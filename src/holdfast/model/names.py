@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -54,7 +54,10 @@ def shorten_name(name: str, limit: int = limits.NAME_BYTES) -> str:
     the name it looks like. Names of other systems can be longer than NAME_BYTES; adapters pass them through this
     function. `limit` is 80 or more."""
     check_whole("limit", limit, 80)
-    return hash_long_name(check_name("name", name, limits.WHOLE_NUMBER), limit)
+    try:
+        return hash_long_name(check_name("name", name, limits.WHOLE_NUMBER), limit)
+    except InvalidName as error:  # a name that fits is never wrong for its length
+        raise InvalidName(what="name", value=name, reason=error.reason, limit=limit) from None
 
 
 def hash_long_name(name: str, limit: int = limits.NAME_BYTES) -> str:
@@ -228,9 +231,11 @@ def check_ledgers(ledgers: object, session_key: tuple[str, ...], tenant: str) ->
 
 
 def check_choice(what: str, value: object, choices: Collection[Choice]) -> Choice:
-    """The value, if it is one of these."""
-    if type(value) is str and value in choices:
-        return cast("Choice", value)
+    """The choice that a value is equal to: the same object, since encoding leaves out only what is the very default."""
+    if type(value) is str:
+        for choice in choices:
+            if choice == value:
+                return choice
     raise InvalidArgument(argument=what, reason=f"{describe_value(value)} is not one of {', '.join(choices)}")
 
 

@@ -16,7 +16,7 @@ from holdfast.model.sessions.layers import EnvironmentItem, Identity, WorkingIte
 from holdfast.model.sessions.turns import Lease
 from holdfast.model.situation.situations import SituationState
 
-SNAPSHOT_FORMAT = 14
+SNAPSHOT_FORMAT = 15
 """Raised whenever SessionState, or its fold, changes: streams with older snapshots are then replayed."""
 LEDGER_FORMAT = 1
 """The same for LedgerState."""
@@ -76,6 +76,8 @@ class ViewState(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many of the results answered a repeated call, or read a stored body again."""
     left_out: tuple[tuple[str, int], ...] = ()
     """The handles that a compaction collapsed, with its event, until they come back."""
+    earned: int = 0
+    """The savings of boundaries so far, minus their costs, in picodollars, up to the same seq as the calls."""
 
 
 _UNCHANGED_VIEW = ViewState()

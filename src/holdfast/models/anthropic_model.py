@@ -9,6 +9,7 @@ from holdfast.models.model import ANSWER_TOOL, AnswerMode, ModelReply, ModelRequ
 from holdfast.models.server_model import ServerModel
 from holdfast.models.transport import fields_of, list_of, text_of
 from holdfast.providers.usage import read_anthropic_usage
+from holdfast.render.anthropic import USER_LINE
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
@@ -64,8 +65,11 @@ class AnthropicModel(ServerModel):
 
 
 def _add_message(messages: list[dict[str, Any]], message: PromptMessage) -> None:
-    """Roles alternate: what the same side says again is another block of its message."""
+    """Roles alternate: what the same side says again is another block of its message. Behind a system message of the pack
+    comes a reply."""
     block = {"type": "text", "text": message.text}
+    if message.role == "user" and messages and messages[-1]["role"] == "system":
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": USER_LINE}]})
     if not messages or messages[-1]["role"] != message.role:
         messages.append({"role": message.role, "content": [block]})
         return

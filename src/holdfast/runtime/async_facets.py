@@ -19,7 +19,7 @@ from holdfast.flows.frames import budget
 from holdfast.flows.history import compaction, handle_text, handles, summaries, views
 from holdfast.flows.history.handle_text import DEFAULT_BYTES
 from holdfast.flows.history.views import Dialect
-from holdfast.flows.packs import records
+from holdfast.flows.packs import calls, records
 from holdfast.flows.sessions import layers
 from holdfast.flows.situation import situations
 from holdfast.model.content import Part, ToolCall, Usage
@@ -30,7 +30,9 @@ from holdfast.model.history.plans import Occupancy, Plan, PlanPolicy, PolicyName
 from holdfast.model.history.prices import Prices
 from holdfast.model.history.views import HistoryView, Summary, SummaryDraft, TranscriptView
 from holdfast.model.names import check_options
-from holdfast.model.packs.pack import Manifest, PackDiff, PackRecord
+from holdfast.model.packs.calls import ModelCall
+from holdfast.model.packs.pack import GuardMode, Manifest, PackDiff, PackRecord, Profile
+from holdfast.model.packs.redactions import PackRedaction
 from holdfast.model.sessions.layers import Environment, WorkingItem
 from holdfast.model.situation.situations import (
     Action,
@@ -60,17 +62,23 @@ class AsyncContextFacet(AsyncConversationBase):
         that names the handle to read. Without it, each is shown by its stored preview."""
         return await self._drive(views.history(self._context, budget=budget))
 
-    async def render(self, to: Dialect = "anthropic", *, budget: int | None = None, ids: bool = False) -> Any:
+    async def render(
+        self, to: Dialect = "anthropic", *, budget: int | None = None, ids: bool = False, model: str | None = None
+    ) -> Any:
         """Return the history view in the format of a provider.
 
-        `to` is "anthropic" (a dict with `system` and `messages`), "openai" (a list of chat messages),
-        "openai-responses" (a dict with `instructions` and `input`) or "text". `budget` is as in view(). For a model
-        call, use session.pack() instead: it adds facts, the brief and tools.
+        `to` is "anthropic" or "bedrock" (a dict with `system` and `messages`), "openai" or "litellm" (a list of chat
+        messages), "openai-responses" (a dict with `instructions` and `input`), "gemini" (a dict with `system_instruction`
+        and `contents`) or "text". `budget` is as in view(). For a model call, use session.pack() instead: it adds facts,
+        the brief and tools.
 
         With `ids`, each item of "openai-responses" has a stable id: the one that came with it, or one from its message,
         such as m12_0. session.find_message() finds the message. Providers refuse ids that they did not make, so this is
-        for lists of items, not for model calls."""
-        return await self._drive(views.render(self._context, to, budget=budget, ids=ids))
+        for lists of items, not for model calls.
+
+        A system message that was recorded inside the conversation is shown there. For "anthropic" it has the role
+        "system" if `model` is known to accept it; else it is a fenced text in the turn of the user."""
+        return await self._drive(views.render(self._context, to, budget=budget, ids=ids, model=model))
 
     async def window(self, tokens: int = 8_000) -> TranscriptView:
         """Return the system messages and as many of the newest message groups as fit into `tokens`.
@@ -191,6 +199,16 @@ class AsyncPacksFacet(AsyncConversationBase):
         In a frame, only the packs of the frame; in a session, all. Erased packs are not listed."""
         return await self._drive(records.packs(self._context, before=before, limit=limit))
 
+    async def calls(self, *, before: int | None = None, limit: int = 100) -> builtins.list[ModelCall]:
+        """List the model calls, newest first: replies with their packs, usage and cost, and why the prompt cache was kept
+        or lost. With `before`, those before that seq.
+
+        Every reply of the assistant is a call, with or without a stored pack; so is a stored pack without a reply. Each
+        is compared with the call before in the same conversation. In a frame, only the calls of the frame; in a
+        session, all. The cost is that of the engine's price list; None if the provider reported no usage, or if the
+        model is not listed."""
+        return await self._drive(calls.model_calls(self._context, before=before, limit=limit))
+
     async def manifest(self, pack: PackRecord | str) -> Manifest:
         """Return the manifest of a stored pack: for every candidate, why it was included or not."""
         return await self._drive(records.manifest(self._context, pack))
@@ -212,6 +230,49 @@ class AsyncPacksFacet(AsyncConversationBase):
         Raises PackChanged if that is impossible: something that the pack shows was erased, or this engine uses
         another token counter, policy or renderer."""
         return await self._drive(reproduction.reproduce(self._context, pack))
+
+    async def redactions(self, pack: PackRecord | str) -> tuple[PackRedaction, ...]:
+        """Return what the guard hid or marked in the history of a stored pack, and which superseded values it still showed.
+
+        Each has the characters in the text that the pack shows, the fact, and what ended it. Facts that the identity of
+        the session may not know are left out. The pack is built again for that: PackChanged is raised as in
+        reproduce()."""
+        return await self._drive(reproduction.list_redactions(self._context, pack))
+
+    async def vary(
+        self,
+        pack: PackRecord | str,
+        *,
+        budget: int | None = None,
+        profile: Profile | str | None = None,
+        guard: GuardMode | None = None,
+        policy: PlanPolicy | PolicyName | None = None,
+        model: str | None = None,
+        max_output: int | None = None,
+        query: str | None = None,
+    ) -> holdfast.Pack:
+        """Build a stored pack again with other options: what would the model have seen? Nothing is stored, and no model is
+        asked.
+
+            varied = await session.packs.vary("p12", budget=4_000, guard="annotate")
+            print(await session.packs.diff("p12", varied).explain())
+
+        The log is that of the version of the pack. Boundaries before it stay; if the options call for another one, it is
+        made in memory, with a summary by rules. The passages that memory found are those of the stored pack, also for
+        another query. Without changes, this is reproduce()."""
+        return await self._drive(
+            reproduction.vary(
+                self._context,
+                pack,
+                budget=budget,
+                profile=profile,
+                guard=guard,
+                policy=policy,
+                model=model,
+                max_output=max_output,
+                query=query,
+            )
+        )
 
     async def store(self, pack: holdfast.Pack, *, key: str | None = None, cause: str | None = None) -> PackRecord:
         """Store the manifest of a pack that gets no reply. record() stores the manifest of a pack that gets one."""

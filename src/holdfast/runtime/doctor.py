@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 import holdfast
 from holdfast import errors
 from holdfast.flows.maintain import VerificationReport
-from holdfast.model.rows import PROJECTION_VERSION, FactRow, FrameRow, RowOrder, SessionRow, ledger_of
+from holdfast.model.rows import PROJECTION_VERSION, EntryRow, FactRow, FrameRow, RowOrder, SessionRow, ledger_of
 from holdfast.runtime import checks
 from holdfast.runtime.checks import Check
 from holdfast.runtime.figures import format_count, format_duration
@@ -26,6 +26,8 @@ QUICK_EVENTS = 20_000
 """A log up to this size is verified without --full."""
 OVERDUE_S = 3_600
 """The doctor warns if an entry of the outbox waits longer than this."""
+REFUSAL_KIND = "gateway.refusal"
+"""The entry of a conversation that a gateway leaves alone."""
 MAX_NAMES = 3
 """The maximum number of sessions or ledgers that a line names."""
 
@@ -64,6 +66,7 @@ def check_engine(engine: holdfast.Engine, tenant: str, full: bool, verify: Verif
         ("facts", lambda: _check_expired_facts(engine, tenant)),
         ("reviews", lambda: _check_reviews(engine, tenant)),
         ("outbox", lambda: _check_outbox(engine)),
+        ("gateway", lambda: _check_refusals(engine, tenant)),
         ("contents", lambda: _check_log(engine, full, verify)),
     )
     for name, check in inside:
@@ -209,6 +212,31 @@ def _check_outbox(engine: holdfast.Engine) -> Check:
         "Check that a worker runs: `holdfast worker`, `with engine.worker():` in a program, or a program of yours that "
         "reads the outbox and calls engine.admin.acknowledge().",
     )
+
+
+def _check_refusals(engine: holdfast.Engine, tenant: str) -> Check:
+    """Find conversations that a gateway leaves alone, because a provider refused a changed request."""
+    rows = engine.store.rows(EntryRow, {"tenant": tenant, "kind": REFUSAL_KIND}, limit=PAGE)
+    if not rows:
+        return Check("gateway", "ok", "no conversation is left alone after a refusal")
+    newest = sorted(rows, key=lambda row: -row.at_us)
+    texts = [_describe_refusal(engine, row) for row in newest[:MAX_NAMES]]
+    more = "; …" if len(rows) > MAX_NAMES else ""
+    count = f"{_at_least(rows)}{format_count(len(rows), 'conversation')}"
+    return Check(
+        "gateway",
+        "warn",
+        f"{count} left alone after a provider refused a changed request: {'; '.join(texts)}{more}",
+        "Their requests leave as the agent writes them, so nothing is lost. A new conversation is shortened again; to "
+        f'shorten one of these again, call session.entries.delete(["{newest[0].entry}"]) and restart the gateway.',
+    )
+
+
+def _describe_refusal(engine: holdfast.Engine, row: EntryRow) -> str:
+    entry = engine.session(row.session, actor=row.actor, thread=row.thread or None).entries.get(row.entry)
+    body = entry.body if entry is not None and isinstance(entry.body, dict) else {}
+    age = format_duration(max(0.0, time.time() - row.at_us / 1e6))
+    return f"{row.session} (status {body.get('status', '?')}, {body.get('model', '?')}, {age} ago)"
 
 
 def _check_log(engine: holdfast.Engine, full: bool, verify: Verify) -> Check:

@@ -15,7 +15,7 @@ from holdfast.flows.frames.frames import FrameReference
 from holdfast.flows.history import withdrawals
 from holdfast.flows.memory import recall, removal
 from holdfast.flows.packs import assembly
-from holdfast.flows.sessions import diffs, forks, ingest, layers, lifecycle, model_uses, tools
+from holdfast.flows.sessions import activity, diffs, forks, ingest, layers, lifecycle, model_uses, tools
 from holdfast.flows.sessions import messages as message_flows
 from holdfast.model.content import Role, ToolCall, Usage
 from holdfast.model.facts.outcomes import ObservationResult
@@ -35,6 +35,7 @@ from holdfast.model.memory.recall import RecalledPassage
 from holdfast.model.names import check_instance, check_options
 from holdfast.model.packs.pack import Brief, Profile
 from holdfast.model.rows import SessionRow
+from holdfast.model.sessions.activity import Activity
 from holdfast.model.sessions.diffs import SessionDiff
 from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message
@@ -135,12 +136,23 @@ class _Conversation(ConversationBase):
         self._drive(model_uses.record_uses(self._context, uses, key=key, cause=cause))
 
     def record_all(
-        self, messages: Sequence[object], *, key: str | None = None, expect: int | None = None, cause: str | None = None
+        self,
+        messages: Sequence[object],
+        *,
+        as_found: bool = False,
+        key: str | None = None,
+        expect: int | None = None,
+        cause: str | None = None,
     ) -> list[Message]:
         """Store several messages in one transaction: all of them, or none.
 
-        Each is what record() accepts as `message`, or a pair of role and content: `("user", "Hello")`."""
-        return self._drive(message_flows.record_all(self._context, messages, key=key, expect=expect, cause=cause))
+        Each is what record() accepts as `message`, or a pair of role and content: `("user", "Hello")`.
+
+        With `as_found`, messages of another system are stored whatever their order: before a reply, open calls are closed
+        with an error, and a result without an open call becomes evidence beside the transcript."""
+        return self._drive(
+            message_flows.record_all(self._context, messages, as_found=as_found, key=key, expect=expect, cause=cause)
+        )
 
     def result(
         self,
@@ -425,6 +437,16 @@ class Session(_Conversation):
     def events(self, *, after: int = 0, limit: int = 100) -> tuple[StoredEvent, ...]:
         """Return the stored events of the session with a seq greater than `after`, as the log has them."""
         return self._drive(message_flows.events(self._context, after=after, limit=limit))
+
+    def activity(self, *, before: int | None = None, limit: int = 200) -> list[Activity]:
+        """Return the work of the session as spans of time, newest first: turns, model calls, tools, frames, suspensions,
+        boundaries and recoveries. With `before`, those that began before that seq.
+
+        `parent` names the span around each. An open span has no end; an open tool call has the status that recover()
+        gives it: "unknown" if it was started and has no result. What one event began is on one page, so a page may have
+        more than `limit` spans. The turn of a span is looked for among the 1,000 events before the page, and its end
+        among the 10,000 after it (ACTIVITY_EVENTS)."""
+        return self._drive(activity.activity(self._context, before=before, limit=limit))
 
     def observe(
         self, message: str | Message, /, *, role: Role = "user", key: str | None = None, cause: str | None = None

@@ -16,6 +16,7 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.routing import BaseRoute
 
 import holdfast
+from holdfast.inspector import pages
 from holdfast.mcp import routes as mcp_part
 from holdfast.server import metrics, probes
 from holdfast.server.authentication import Authentication, open_access
@@ -28,8 +29,10 @@ from holdfast.server.signals import watch_signals
 from holdfast.server.state import ServerState
 from holdfast.server.v1 import routes as v1_part
 
-PARTS: tuple[Any, ...] = (probes, native_part, v1_part, mcp_part)
+PARTS: tuple[Any, ...] = (pages, probes, native_part, v1_part, mcp_part)
 """The parts. Each module has `routes()`, and may have `resources(app)`: what it holds while the server runs."""
+OWNER_PARTS: tuple[Any, ...] = (pages, probes, native_part)
+"""The parts of a server for its owner."""
 GZIP_BYTES = 1_000
 """Answers that are shorter are not compressed."""
 GZIP_LEVEL = 4
@@ -40,6 +43,8 @@ def build_app(settings: ServerSettings, *, more: Sequence[BaseRoute] = ()) -> St
     """Build the application. It opens its store when it starts, and closes it when it ends. `more` are routes of your own,
     behind the same layers."""
 
+    parts = OWNER_PARTS if settings.for_owner else PARTS
+
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[dict[str, Any]]:
         app.state.server = state = ServerState(settings.grace_s)
@@ -49,7 +54,7 @@ def build_app(settings: ServerSettings, *, more: Sequence[BaseRoute] = ()) -> St
             app.state.probe = probes.StoreProbe(engine)
             metrics.count_appends(engine.store)
             await open_access(app, engine, settings)
-            for part in PARTS:
+            for part in parts:
                 if hasattr(part, "resources"):
                     await stack.enter_async_context(part.resources(app))
             await stack.enter_async_context(run_measurement(engine))
@@ -60,7 +65,7 @@ def build_app(settings: ServerSettings, *, more: Sequence[BaseRoute] = ()) -> St
             state.stop()
 
     app = Starlette(
-        routes=[route for part in PARTS for route in part.routes()] + list(more),
+        routes=[route for part in parts for route in part.routes()] + list(more),
         middleware=build_layers(settings),
         exception_handlers={HTTPException: answer_http_exception},
         lifespan=lifespan,

@@ -1,9 +1,11 @@
 """Who makes a request: the key or the token of the request becomes the access of its caller, before any route runs.
 
-Laws: no route but OPEN_PATHS runs without an access, and a stream ends with it. A request without a key, with an unknown,
-an expired or a revoked one, all get the same answer after the same work. No answer and no line of a log has a key. A
-server without keys works on loopback only, with a token that its start prints; anywhere else, and behind TLS, it does not
-start. The token ends with the first key: it works only while the store has no live key.
+Laws: no route but OPEN_PATHS and PAGE_PATHS runs without an access, and a stream ends with it. A request without a key,
+with an unknown, an expired or a revoked one, all get the same answer after the same work. No answer and no line of
+a log has a key. A server without keys works on loopback only, with a token that its start prints; anywhere else, and
+behind TLS, it does not start. The token ends with the first key: it works only while the store has no live key. A
+server for its owner (`holdfast inspect`) knows one token of its own process and no key: who can open the store may read
+all of it anyway.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -27,14 +29,17 @@ from holdfast.access.keys import KeyRing
 from holdfast.access.rates import RateLimiter, RateState, rate_exceeded, rate_headers
 from holdfast.access.records import read_key_id
 from holdfast.access.spend import KeySpending
-from holdfast.access.tokens import TokenVerifier
 from holdfast.api.problems import MEDIA_TYPE, build_problem, headers_of, status_of
 from holdfast.errors import HoldfastError, KeyRefused, KeysMissing
-from holdfast.server.security import OPEN_PATHS, Security, is_loopback
-from holdfast.server.settings import ServerSettings
+from holdfast.server.security import OPEN_PATHS, PAGE_PATHS, Security
+from holdfast.server.settings import ServerSettings, is_loopback
 from holdfast.server.shares import KeyShares
 from holdfast.server.stream_guard import StreamGuard
 from holdfast.server.v1.errors import shape_error
+
+if TYPE_CHECKING:
+    from holdfast.access.token_settings import TokenSettings
+    from holdfast.access.tokens import TokenVerifier
 
 KEY_HEADERS = ("x-api-key", "api-key")
 """Where a key may be in place of `Authorization: Bearer`, as clients of Anthropic and of Azure send it."""
@@ -51,10 +56,16 @@ class AccessControl:
 
     def __init__(self, engine: holdfast.AsyncEngine, settings: ServerSettings) -> None:
         self._token = b"" if needs_keys(settings) else settings.token.encode()
-        self._local = Access(tenant=settings.local_tenant, actor=settings.local_actor, key_id=LOCAL_KEY_ID)
-        self._tokens = None if settings.jwt is None else TokenVerifier(settings.jwt)
+        self._is_for_owner = settings.for_owner
+        self._local = Access(
+            tenant=settings.local_tenant,
+            actor=settings.local_actor,
+            key_id=LOCAL_KEY_ID,
+            rights=frozenset(settings.local_rights),
+        )
+        self._tokens = None if settings.jwt is None else _build_verifier(settings.jwt)
         self.keys = KeyRing(engine)
-        self.audit = Audit(engine)
+        self.audit = Audit(engine, stores_refusals=not settings.for_owner)
         self.rates = RateLimiter()
         self.shares = KeyShares()
         self.spending = KeySpending(engine)
@@ -62,11 +73,19 @@ class AccessControl:
     async def find(self, key: str) -> Access | None:
         """What a key or a token allows; None if it is not valid."""
         is_local = self._token and hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._token)
+        if self._is_for_owner:
+            return self._local if is_local else None
         if is_local and not await self.keys.has_live_keys():
             return self._local
         if self._tokens is not None and not read_key_id(key) and key.count(".") == 2:
             return await self._tokens.verify(key)
         return await self.keys.find(key)
+
+
+def _build_verifier(settings: TokenSettings) -> TokenVerifier:
+    from holdfast.access.tokens import TokenVerifier  # noqa: PLC0415 - slow to load, and few servers accept tokens
+
+    return TokenVerifier(settings)
 
 
 def needs_keys(settings: ServerSettings) -> bool:
@@ -89,7 +108,12 @@ async def protect_settings(settings: ServerSettings) -> ServerSettings:
             return msgspec.structs.replace(settings, token="")
     if needs_keys(settings):
         raise KeysMissing(host=settings.host)
-    return msgspec.structs.replace(settings, token=settings.token or f"hf_local_{secrets.token_urlsafe(TOKEN_BYTES)}")
+    return msgspec.structs.replace(settings, token=settings.token or make_token())
+
+
+def make_token() -> str:
+    """A token that nobody can guess, for one run of a server."""
+    return f"hf_local_{secrets.token_urlsafe(TOKEN_BYTES)}"
 
 
 async def open_access(app: Starlette, engine: holdfast.AsyncEngine, settings: ServerSettings) -> AccessControl:
@@ -141,7 +165,7 @@ class Authentication:
             await self.app(scope, guard.receive, guard.send)
 
     def _is_open(self, path: str) -> bool:
-        return path in OPEN_PATHS or (path == METRICS_PATH and self._has_open_metrics)
+        return path in OPEN_PATHS or path in PAGE_PATHS or (path == METRICS_PATH and self._has_open_metrics)
 
 
 def read_key(headers: Headers) -> str:

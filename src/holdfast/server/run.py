@@ -1,26 +1,31 @@
 """Run a server: check everything that can be checked, listen, and start its processes.
 
 Laws: what cannot work is refused with a typed error before anything starts. SIGTERM ends the server in order, with exit
-code 0. A worker that is killed is started again; the others go on.
+code 0. A worker that is killed is started again; the others go on. The application is loaded in the processes that serve
+it: a refusal comes at once, and the parent of several workers stays small.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import importlib.util
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+import holdfast
 from holdfast.errors import ServerFailed, StorageUnavailable, StoreNotOpened
-from holdfast.server.authentication import protect_settings
+from holdfast.server.authentication import make_token, protect_settings
 from holdfast.server.connections import (
     CONNECTIONS,
     HEADER_BYTES,
@@ -33,6 +38,14 @@ from holdfast.server.logs import build_log_config
 from holdfast.server.metrics import FOLDER_VARIABLE
 from holdfast.server.settings import ServerSettings, check_settings, store_settings
 from holdfast.server.state import SERVER_NAME
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from holdfast.inspector.export import ExportReport, ExportRequest
+
+if importlib.util.find_spec("mcp") is None:
+    raise ModuleNotFoundError("mcp", name="mcp")  # here, as all else that is missing: it is loaded when it is needed
 
 FACTORY = "holdfast.server.app:create_app"
 END_S = 10
@@ -70,10 +83,52 @@ def serve(
                 _run_several(supervisor)
 
 
-def build_config(settings: ServerSettings, log_level: str, factory: str) -> uvicorn.Config:
+def serve_owner(settings: ServerSettings, *, announce: Callable[[ServerSettings], None], log_level: str) -> None:
+    """Run a server for whoever starts it, until SIGTERM or SIGINT: on loopback, with a token that this process alone knows.
+
+    `announce` gets the settings with the port and the token. Connections made from then on are answered as soon as the
+    store is open."""
+    settings = own_settings(settings)
+    asyncio.run(_try_store(settings.store))
+    with contextlib.closing(open_listener(settings.host, settings.port)) as listener, _share_metrics(settings):
+        from holdfast.server.app import build_app  # noqa: PLC0415 - see the laws of this module
+
+        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+        server = uvicorn.Server(build_config(settings, log_level, functools.partial(build_app, settings)))
+        with _take_signals(lambda: setattr(server, "should_exit", True)):
+            announce(settings)
+            _run_one(server, listener)
+
+
+def own_settings(settings: ServerSettings) -> ServerSettings:
+    """The settings of a server for whoever starts it, with a new token."""
+    own = msgspec.structs.replace(settings, for_owner=True, background=False, workers=1, token=make_token())
+    return check_settings(own)
+
+
+def export_store(settings: ServerSettings, request: ExportRequest) -> ExportReport:
+    """Export a session of a store: an application of this process answers, without a port."""
+    from holdfast.inspector.export import open_app_client, run_export  # noqa: PLC0415 - the same
+    from holdfast.server.app import build_app  # noqa: PLC0415 - the same
+
+    settings = own_settings(settings)
+    asyncio.run(_try_store(settings.store))
+    return run_export(lambda: open_app_client(build_app(settings), settings.token), request)
+
+
+async def _try_store(store: str) -> None:
+    """Open the store, so that its errors are typed, and close it."""
+    try:
+        async with await holdfast.open_async(store, principal="server"):
+            pass
+    except StorageUnavailable as error:
+        raise StoreNotOpened(what=error.what, reason=error.reason) from error
+
+
+def build_config(settings: ServerSettings, log_level: str, factory: str | Callable[[], Starlette]) -> uvicorn.Config:
     """The configuration of uvicorn for these settings."""
     return uvicorn.Config(
-        factory,
+        factory,  # of an application: its name, or itself
         factory=True,
         workers=settings.workers,
         http=GuardedProtocol,

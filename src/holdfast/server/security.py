@@ -16,11 +16,14 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.inspector.files import PATHS
 from holdfast.server.settings import ServerSettings
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 OPEN_PATHS = ("/healthz", "/readyz", "/api/openapi.json")
 """They say whether the server works, or describe it, and nothing else: no key is needed, and any host name is right."""
+PAGE_PATHS = frozenset(PATHS)
+"""The page of the inspector, which has no data: no key is needed, but the host name must be right."""
 CORS_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 CORS_HEADERS = (
     "authorization, content-type, holdfast-cause, holdfast-identity, holdfast-turn, idempotency-key, if-match, "
@@ -40,17 +43,6 @@ _SECURITY_HEADERS = {
     "cache-control": "no-store",
 }
 """Headers of an answer that does not have them."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on this host."""
-    name = host.strip("[]").lower()
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_wildcard(host: str) -> bool:

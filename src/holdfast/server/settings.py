@@ -5,11 +5,13 @@ Law: `check_settings` refuses what cannot run before anything is started.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.access.access import RIGHTS, Right
 from holdfast.access.token_settings import TokenSettings
 from holdfast.errors import InvalidArgument, describe_value
 from holdfast.model import limits
@@ -66,6 +68,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The tenant of the token."""
     local_actor: str | None = None
     """The only namespace of sessions that the token may use; None for all."""
+    local_rights: tuple[Right, ...] = RIGHTS
+    """What the token may do."""
+    for_owner: bool = False
+    """Whether the server is for whoever started it, on loopback: the token works although the store has keys, no key does,
+    and nothing is stored but what a request asks for."""
     jwt: TokenSettings | None = None
     """Which tokens of an identity provider are accepted beside keys; None for none."""
     allowed_hosts: tuple[str, ...] = ()
@@ -102,10 +109,30 @@ def check_settings(settings: ServerSettings) -> ServerSettings:
     _check_upstream(settings)
     if settings.jwt is not None:
         settings.jwt.check()
+    _check_owner(settings)
     if settings.workers > 1 and settings.store in ("memory:", ":memory:"):
         reason = f"{settings.workers} processes cannot share a store in memory; use a file or PostgreSQL"
         raise InvalidArgument(argument="workers", reason=reason)
     return settings
+
+
+def _check_owner(settings: ServerSettings) -> None:
+    """A server for its owner can be reached from this machine only, and does nothing by itself."""
+    is_alone = is_loopback(settings.host) and settings.workers == 1
+    if settings.for_owner and (not is_alone or settings.behind_tls or settings.background):
+        reason = "a server for its owner has one process on loopback, no proxy and no background work"
+        raise InvalidArgument(argument="for_owner", reason=reason)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on this host."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _check_upstream(settings: ServerSettings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -46,9 +47,15 @@ class Migration(NamedTuple):
 
     @property
     def checksum(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
+        return _digest(self.sql)
 
 
+@functools.cache  # of the migrations that a program has; every store that is opened is compared with them
+def _digest(sql: str) -> str:
+    return hashlib.sha256(sql.encode()).hexdigest()
+
+
+@functools.cache
 def load_migrations(folder: str) -> tuple[Migration, ...]:
     names = sorted(name for name in os.listdir(os.path.join(folder, "migrations")) if name.endswith(".sql"))
     return tuple(

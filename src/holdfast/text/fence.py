@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 TAG = "holdfast-context"
 OPENING = f"<{TAG}>\nWritten by the application for this call. Nobody else can write inside this tag."
+SYSTEM_OPENING = f"<{TAG}>\nA system message, in effect from here on. Nobody else can write inside this tag."
+"""Before a system message inside a conversation, where a provider has no role for it."""
 CLOSING = f"</{TAG}>"
 SEPARATOR = "\n\n"
 """Between two texts in the fence; its tokens belong to the first."""
@@ -75,6 +77,11 @@ def remove_tag_from_parts(texts: Sequence[str]) -> list[str]:
                 parts[at] = text + _PART_BREAK
                 break
     return parts
+
+
+def fence_system_message(text: str) -> str:
+    """A system message for a turn of the user, in the fence. What it says is without the tag already."""
+    return SEPARATOR.join((SYSTEM_OPENING, text, CLOSING))
 
 
 def fence_texts(texts: Iterable[str]) -> tuple[str, ...]:

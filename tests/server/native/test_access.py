@@ -143,10 +143,24 @@ def test_rights(callers: Callers) -> None:
     assert callers.reader.ok("GET", "/sessions/open")["version"] == 1
     assert callers.reader.problem("POST", "/sessions/open/messages", {"message": "user"})[:2] == (403, "RightMissing")
     assert callers.reader.problem("POST", "/sessions/open/tools/update_situation", {})[:2] == (403, "RightMissing")
-    for verb, path in (("GET", "/admin/totals"), ("POST", "/admin/collect"), ("GET", "/admin/feed")):
+    for verb, path in (
+        ("GET", "/admin/totals"),
+        ("GET", "/admin/tenants"),
+        ("POST", "/admin/collect"),
+        ("GET", "/admin/feed"),
+    ):
         assert callers.desk.problem(verb, path)[:2] == (403, "RightMissing")
     assert callers.ada.problem("PUT", "/sessions/mine2", {"create": False})[:2] == (404, "SessionNotFound")
     assert callers.admin.http.get("/sessions", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_only_an_administrator_learns_which_tenants_there_are(callers: Callers) -> None:
+    callers.stranger.ok("PUT", "/sessions/theirs", {"create": True})
+    tenants = callers.admin.items("/admin/tenants")
+    assert [each["name"] for each in tenants if each.get("is_own")] == ["default"]
+    assert [each["name"] for each in tenants] == ["default", "elsewhere"]
+    for caller in (callers.desk, callers.reader, callers.ada):
+        assert caller.problem("GET", "/admin/tenants")[:2] == (403, "RightMissing")
 
 
 def test_who_may_read_gets_a_pack_and_writes_nothing(callers: Callers) -> None:
@@ -198,3 +212,33 @@ def test_the_identity_of_a_session_is_that_of_the_key(callers: Callers) -> None:
     assert callers.ada.problem("PUT", "/sessions/a3/identity", claim)[:2] == (403, "AccessRefused")
     assert callers.desk.ok("PUT", "/sessions/a3/identity?actor=ada", claim) is None
     assert callers.ada.ok("GET", "/sessions/a3")["identity"]["authority"] == "employee"
+
+
+def test_a_stored_pack_is_not_found_for_whom_it_shows_too_much_by_now(callers: Callers) -> None:
+    secret = {"value": "P-4471", "requires": ["passport"]}
+    callers.desk.ok("PUT", "/ledgers/user/ada/facts/keys/passport_number", secret)
+    may = {"user_id": "ada", "user_name": "Ada", "authority": "employee", "organization": "acme"}
+    ledgers = [{"tenant": "default", "kind": "user", "names": ["ada"]}]
+    identity = {**may, "permissions": ["passport"]}
+    callers.desk.ok("POST", "/sessions", {"session": "trip", "actor": "ada", "identity": identity, "ledgers": ledgers})
+    place = "/sessions/trip"
+    for words in ("Which passport do I have?", "And now?"):
+        callers.desk.ok("POST", f"{place}/messages?actor=ada", {"message": "user", "content": words})
+        pack = callers.desk.ok("POST", f"{place}/packs?actor=ada", {"budget": 2_000})
+        assert "P-4471" in str(callers.desk.ok("POST", f"{place}/packs?actor=ada&to=text", {"budget": 2_000}))
+        reply = {"message": "assistant", "content": "One.", "pack": {"manifest": pack["manifest"]}}
+        callers.desk.ok("POST", f"{place}/messages?actor=ada", reply)
+    second, first = (each["id"] for each in callers.desk.items(f"{place}/packs?actor=ada"))
+    requests = (
+        ("GET", f"{place}/packs/{first}", None),
+        ("GET", f"{place}/packs/{first}/manifest", None),
+        ("GET", f"{place}/packs/{first}/redactions", None),
+        ("POST", f"{place}/packs/{first}/vary", {"budget": 1_000}),
+        ("POST", f"{place}/packs/diff", {"first": first, "second": second}),
+    )
+    for verb, path, body in requests:
+        assert callers.desk.send(verb, f"{path}?actor=ada", body).status_code == 200, path
+        answer = callers.ada.send(verb, path, body)
+        assert (answer.status_code, answer.json()["type"]) == (404, "PackNotFound"), path
+        assert "passport_number" not in answer.text
+    assert "passport_number" not in callers.ada.send("GET", f"{place}/model-calls").text

@@ -88,6 +88,13 @@ def walk_packs(api: ApiClient, prefix: str) -> None:
     assert manifest == pack["manifest"]
     again = api.ok("GET", f"{prefix}/packs/{stored['id']}")
     assert again["history"] == pack["history"]
+    assert api.items(f"{prefix}/packs/{stored['id']}/redactions") == []
+    varied = api.ok("POST", f"{prefix}/packs/{stored['id']}/vary?to=anthropic", {"budget": 3_000, "policy": "classic"})
+    assert varied["manifest"]["request"]["budget"] == 3_000
+    assert varied["rendered"]["messages"]
+    call = api.items(f"{prefix}/model-calls")[0]
+    assert (call["id"], call["pack"], call["used"]) == (stored["id"], stored, stored["used"])
+    assert call["cache"]["why"]
     other = api.ok("POST", f"{prefix}/packs", {"budget": 4_000, "query": "What now?"})
     kept = api.ok("POST", f"{prefix}/packs/store", {"pack": {"manifest": other["manifest"]}})
     diff = api.ok("POST", f"{prefix}/packs/diff", {"first": stored["id"], "second": kept["id"]})
@@ -261,6 +268,8 @@ def walk_sessions(api: ApiClient) -> None:
     state = api.ok("GET", S)
     assert api.items(f"{S}/messages", params={"limit": 3})[-1]["seq"] <= state["version"]
     assert api.items(f"{S}/evidence") == []
+    spans = api.items(f"{S}/activity")
+    assert [each["seq"] for each in spans] == sorted((each["seq"] for each in spans), reverse=True)
     first = api.items(f"{S}/events", params={"limit": 1})[0]
     assert (first["seq"], first["type"], first["data"]["identity"]["user_id"]) == (1, "session.created", "ada")
     assert api.ok("GET", f"{S}/messages/m2_0")["seq"] == 2

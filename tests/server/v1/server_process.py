@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import uvicorn
 
 import holdfast
 from holdfast.runtime.async_facets import AsyncEntriesFacet
+from holdfast.server.app import build_app
 from holdfast.server.settings import ServerSettings
 from holdfast.server.v1.records import END_ENTRY, START_ENTRY
 
@@ -57,17 +57,7 @@ def install(point: str) -> None:
     holdfast.AsyncSession.record = dying(record, "reply received", "reply recorded")  # type: ignore[method-assign]
 
 
-def leave_out_mcp() -> None:
-    """Serve without MCP: to import its library takes longer than all that these processes do."""
-    empty: Any = types.ModuleType("holdfast.mcp.routes")
-    empty.routes = list
-    sys.modules[empty.__name__] = empty
-
-
 def main() -> None:
-    leave_out_mcp()
-    from holdfast.server.app import build_app
-
     settings = msgspec.json.decode(sys.argv[1].encode(), type=ServerSettings)
     if len(sys.argv) > 2:
         install(sys.argv[2])

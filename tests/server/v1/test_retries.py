@@ -10,6 +10,9 @@ import pytest
 
 import holdfast
 from tests.server.v1.conftest import TOOL, Desk, say
+from tests.support import PATIENCE_S
+
+POLL_S = 0.05
 
 
 def texts(desk: Desk, conversation: str) -> list[str]:
@@ -151,14 +154,14 @@ def test_a_client_who_goes_away_stops_the_work(desk: Desk) -> None:
         name = name or event.response.id
         if event.type == "response.in_progress":
             break
-    assert desk.model.gate.reached.wait(20)
+    assert desk.model.gate.reached.wait(PATIENCE_S)
     stream.close()
     stored = desk.client.responses.retrieve(name)
-    for _ in range(200):
+    for _ in range(int(PATIENCE_S / POLL_S)):
         stored = desk.client.responses.retrieve(name)
         if stored.status != "in_progress":
             break
-        threading.Event().wait(0.05)
+        threading.Event().wait(POLL_S)
     assert stored.status == "cancelled"
     desk.model.gate.release()
     again = desk.client.responses.create(**options)
@@ -180,7 +183,7 @@ def test_two_requests_on_one_conversation_wait_for_each_other(chat_desk: Desk) -
 
     first = threading.Thread(target=stream)
     first.start()
-    assert chat_desk.model.gate.reached.wait(20)
+    assert chat_desk.model.gate.reached.wait(PATIENCE_S)
     second = threading.Thread(
         target=lambda: answers.append(
             chat_desk.client.responses.create(model="m1", input="two", conversation=conversation.id).output_text
@@ -188,8 +191,8 @@ def test_two_requests_on_one_conversation_wait_for_each_other(chat_desk: Desk) -
     )
     second.start()
     chat_desk.model.gate.release()
-    first.join(30)
-    second.join(30)
+    first.join(PATIENCE_S)
+    second.join(PATIENCE_S)
     assert sorted(answers) == ["You said: one", "You said: two"]
     assert texts(chat_desk, conversation.id) == ["one", "You said: one", "two", "You said: two"]
 
@@ -211,7 +214,7 @@ def test_many_clients_of_one_conversation_take_turns(chat_desk: Desk) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert failures == []
     said = texts(chat_desk, conversation.id)
     assert len(said) == 32
@@ -237,11 +240,11 @@ def test_a_request_is_not_taken_for_an_older_one_that_failed(chat_desk: Desk) ->
 
 
 def wait_for(desk: Desk, name: str) -> Any:
-    for _ in range(400):
+    for _ in range(int(PATIENCE_S / POLL_S)):
         response = desk.client.responses.retrieve(name)
         if response.status not in ("queued", "in_progress"):
             return response
-        threading.Event().wait(0.05)
+        threading.Event().wait(POLL_S)
     raise AssertionError(f"it is still {response.status}")
 
 
@@ -249,7 +252,7 @@ def test_a_response_in_the_background(desk: Desk) -> None:
     desk.model.gate.hold(2)
     response = desk.client.responses.create(model="m1", input="hello", background=True)
     assert (response.status, response.output) == ("queued", [])
-    assert desk.model.gate.reached.wait(20)
+    assert desk.model.gate.reached.wait(PATIENCE_S)
     assert desk.client.responses.retrieve(response.id).status == "in_progress"
     desk.model.gate.release()
     done = wait_for(desk, response.id)
@@ -262,7 +265,7 @@ def test_a_response_in_the_background(desk: Desk) -> None:
 def test_a_response_in_the_background_can_be_cancelled(desk: Desk) -> None:
     desk.model.gate.hold(2)
     response = desk.client.responses.create(model="m1", input="hello", background=True)
-    assert desk.model.gate.reached.wait(20)
+    assert desk.model.gate.reached.wait(PATIENCE_S)
     assert desk.client.responses.cancel(response.id).status == "cancelled"
     desk.model.gate.release()
     assert desk.client.responses.retrieve(response.id).status == "cancelled"

@@ -25,6 +25,7 @@ from tests.server.test_problems import TREE, make
 from tests.server.v1.conftest import Desk, open_desk
 from tests.server.v1.serving import KEY, serving
 from tests.server.v1.upstream import ModelServer, echo, model_server
+from tests.support import PATIENCE_S
 
 
 def client_of(url: str, key: str = KEY) -> openai.OpenAI:
@@ -53,7 +54,7 @@ def test_a_busy_conversation_is_refused_after_a_while(tmp_path: Path, monkeypatc
         conversation = client.conversations.create().id
         model.gate.hold(2)
         with client.responses.stream(model="m1", input="one", conversation=conversation) as stream:
-            assert model.gate.reached.wait(20)
+            assert model.gate.reached.wait(PATIENCE_S)
             with pytest.raises(openai.ConflictError) as caught:
                 client.responses.create(model="m1", input="two", conversation=conversation)
             assert caught.value.code == "conversation_busy"
@@ -79,7 +80,7 @@ def test_replicas_know_each_others_responses(tmp_path: Path, monkeypatch: pytest
         assert first.responses.retrieve(follow.id).output_text == "You said: more"
         model.gate.hold(2)
         slow = first.responses.create(model="m1", input="slow", background=True)
-        assert model.gate.reached.wait(20)
+        assert model.gate.reached.wait(PATIENCE_S)
         assert second.responses.retrieve(slow.id).status == "in_progress"
         assert second.responses.cancel(slow.id).status == "cancelled"
         assert first.responses.retrieve(slow.id).status == "cancelled"
@@ -117,7 +118,7 @@ def test_a_stream_in_the_background_goes_on_without_its_client(chat_desk: Desk) 
     stream = chat_desk.client.responses.create(model="m1", input="hello", background=True, stream=True)
     first = next(iter(stream))
     assert first.type == "response.created"
-    assert chat_desk.model.gate.reached.wait(20)
+    assert chat_desk.model.gate.reached.wait(PATIENCE_S)
     stream.close()
     chat_desk.model.gate.release()
     events = list(chat_desk.client.responses.retrieve(first.response.id, stream=True))
@@ -132,7 +133,7 @@ def test_a_server_that_is_stopped_leaves_nothing_in_progress(tmp_path: Path, mon
         with serving(store, upstream=address) as url, client_of(url) as client:
             model.gate.hold(3)
             response = client.responses.create(model="m1", input="hello", background=True)
-            assert model.gate.reached.wait(20)
+            assert model.gate.reached.wait(PATIENCE_S)
         with serving(store, upstream=address) as url, client_of(url) as client:
             stored = client.responses.retrieve(response.id)
             assert stored.status == "failed"
@@ -297,7 +298,7 @@ def test_an_upstream_that_does_not_behave(tmp_path: Path, kind: str) -> None:
     with (
         strange_upstream(answer) as address,
         serving(str(tmp_path / "agent.db"), upstream=address, upstream_kind=kind) as url,
-        httpx2.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=30) as http,
+        httpx2.Client(base_url=url, headers={"authorization": f"Bearer {KEY}"}, timeout=PATIENCE_S) as http,
     ):
         conversation = http.post("/conversations", json={}).json()["id"]
         for name, data in STRANGE.items():

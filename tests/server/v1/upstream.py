@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.protocols import Reply, Talk
 from tests.provider import Provider, Script, StreamedReply, serve_provider
+from tests.support import PATIENCE_S
 
 OPTIONS = {
     "chat": {
@@ -23,7 +24,6 @@ OPTIONS = {
 }  # fmt: skip
 """Fields that the real providers take, too."""
 KINDS = {"openai": "chat", "openai-responses": "responses", "anthropic": "anthropic"}
-LIMIT_S = 30
 
 
 class HeldEvents(list[dict[str, Any]]):
@@ -60,7 +60,7 @@ class Gate:
     def pass_point(self, number: int) -> None:
         if number == self.at:
             self.reached.set()
-            assert self.open.wait(LIMIT_S), "nobody let the stream go"
+            assert self.open.wait(PATIENCE_S), "nobody let the stream go"
 
 
 class ModelServer(Provider):

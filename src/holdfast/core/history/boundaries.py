@@ -10,6 +10,7 @@ Laws:
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ from holdfast.model.state import SessionState, SummaryRef, ViewState
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MARK = re.compile(r"([0-9a-f]{8})?")
 _FACT = re.compile(r"[0-9]{1,2}:k[1-9][0-9]{0,18}")
-_PLANNED_FORMS = ("excerpt", "snip", "spool")
+_PLANNED_FORMS = ("excerpt", "snip", "spool", "lines", "reread", "rewritten")
 """The forms in which a plan shows a piece."""
 _FOLD_HINT = "Fold the oldest messages first: compact()."
 
@@ -173,7 +174,8 @@ def fold_boundary(
         redacted = _redactions_in_view(redacted, fold.last, fold.summaries, fold.kept)
     counted = figures.calls, figures.grown
     learned = figures.results, figures.repeats
-    view = ViewState(seq, reduced, seq, *counted, redacted, time_us, *learned, _left_out_handles(state, event, seq))
+    left_out = _left_out_handles(state, event, seq)
+    view = ViewState(seq, reduced, seq, *counted, redacted, time_us, *learned, left_out, figures.earned)
     return {**changes, "views": {**state.views, name: view}}
 
 
@@ -312,6 +314,15 @@ def _piece_faults(pieces: Sequence[Reduction]) -> Iterator[str]:
         yield "a piece has a digest"
     if len({(piece.message, piece.piece) for piece in pieces}) != len(pieces):
         yield "a piece is shown in one form"
+    if not all(map(_has_sound_lines, pieces)):
+        yield "the lines that are shown of a piece are ranges in order"
+
+
+def _has_sound_lines(piece: Reduction) -> bool:
+    ends = [end for line_range in piece.lines for end in line_range]
+    is_rising = all(one < two for one, two in itertools.pairwise(ends))
+    in_bounds = not ends or 0 <= ends[0] <= ends[-1] <= limits.WHOLE_NUMBER
+    return is_rising and in_bounds and (piece.form == "lines" or not ends)
 
 
 def _redaction_faults(state: SessionState, event: ContextRedacted) -> Iterator[str]:

@@ -25,7 +25,7 @@ from holdfast.core.history.views import (
     piece_size,
     pieces_of,
     reduction_text,
-    show_item,
+    show_for_summary,
 )
 from holdfast.model import limits
 from holdfast.model.content import Body, Part, text_of
@@ -75,6 +75,8 @@ DEFAULT_GROWTH = (6_000, 10)
 PREVIEW_CHARS = limits.PREVIEW_BYTES
 CHARS_PER_TOKEN = 3
 """Characters of a token, on the safe side: an excerpt of so many tokens is cut to this."""
+RISK = 5, 100
+"""The part of the cost so far that boundaries may lose, if the conversation ends before they have paid back."""
 DEFAULT_RECALL_RATE = (1, 10)
 """The recalls before anything is known: so many of so many results are read again."""
 READ_TOOL_NAME = "read_handle"
@@ -110,6 +112,8 @@ class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
     """The handles of the frame that packs may show, if a strategy is to choose among them."""
     flexible: bool = False
     """A part of `system` gives way if there is no room for it, as the tail of a pack does."""
+    answered: bool = False
+    """A reply to all of the items is there, and its calls are open: so the cache has just taken all of them."""
 
 
 class PlanTools(msgspec.Struct, frozen=True):
@@ -136,7 +140,7 @@ class PlanChoice(msgspec.Struct, frozen=True):
 # The draft
 
 
-class _ReduciblePiece(NamedTuple):
+class ReduciblePiece(NamedTuple):
     """A piece of a message that may be shown in part."""
 
     message: Message
@@ -145,6 +149,8 @@ class _ReduciblePiece(NamedTuple):
     call: str | None
     reduction: Reduction | None
     """How it is shown; None if as recorded."""
+    item: int
+    """The number of its item."""
 
 
 class PlanDraft:
@@ -173,7 +179,8 @@ class PlanDraft:
         self.calls = inputs.view.calls + sum(_count_replies(item, inputs.view.planned) for item in fresh)
         self.grown = inputs.view.grown + sum(item.tokens for item in fresh)
         idle_us = inputs.now_us - self.last_us
-        self.cold = inputs.cold or not self.last_us or idle_us > inputs.prices.ttl_s * 1_000_000
+        is_idle = not self.last_us or idle_us > inputs.prices.ttl_s * 1_000_000
+        self.cold = inputs.cold or (is_idle and not inputs.answered)
         self._critical = {
             item.seq for item in self.items if isinstance(item, MessageGroup) and item.priority == "critical"
         }
@@ -280,41 +287,46 @@ class PlanDraft:
     def excerpts(self, op: TimeDecayMicro, before: int) -> tuple[Reduction, ...]:
         """Reductions of large tool results before an item, to excerpts."""
         return self._shorten_pieces(
-            self._reducible_pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS_PER_TOKEN
+            self.reducible_pieces(0, before, results=True), "excerpt", op.over, op.keep * CHARS_PER_TOKEN
         )
 
     def snips(self, limit: int) -> tuple[Reduction, ...]:
         """Reductions of all pieces of more than so many tokens, to their start and end."""
-        return self._shorten_pieces(self._reducible_pieces(0, self.unseen), "snip", limit, limit * CHARS_PER_TOKEN)
+        return self._shorten_pieces(self.reducible_pieces(0, self.unseen), "snip", limit, limit * CHARS_PER_TOKEN)
 
     def unseen_pieces(self) -> list[tuple[Reduction, ...]]:
         """The pieces that the model has not seen, and those of the open question, reduced to previews; the largest
         savings first."""
         question = next((at for at, item in enumerate(self.items[: self.unseen]) if item.seq == self._question), None)
-        pieces = [*self._reducible_pieces(self.unseen, len(self.items))]
-        pieces += () if question is None else self._reducible_pieces(question, question + 1)
+        pieces = [*self.reducible_pieces(self.unseen, len(self.items))]
+        pieces += () if question is None else self.reducible_pieces(question, question + 1)
         reduced = self._shorten_pieces(pieces, "spool", 0, PREVIEW_CHARS)
         return [(piece,) for piece in sorted(reduced, key=lambda piece: (-piece.saved, piece.message, piece.piece))]
 
-    def _reducible_pieces(self, first: int, before: int, *, results: bool = False) -> Iterator[_ReduciblePiece]:
-        """The pieces of some items that may be shown in part, and are not yet. A reply counts as seen."""
+    def reducible_pieces(
+        self, first: int, before: int, *, results: bool = False, least: int = 0, forms: Sequence[PieceForm] = ("whole",)
+    ) -> Iterator[ReduciblePiece]:
+        """The pieces of some items that may be shown in part, and are as recorded or in one of these forms yet, in
+        messages of so many tokens. A reply counts as seen."""
         for number, item in enumerate(self.items[first:before], first):
             for message in item.messages if isinstance(item, MessageGroup) and item.seq not in self._critical else ():
                 if (results and not message.tool_results) or (message.role == "assistant" and number >= self.unseen):
                     continue
+                if message.tokens < least:
+                    continue
                 reductions = self.reductions.get(message.seq, {})
                 for at, parts, call in pieces_of(message):
                     reduction = reductions.get(at)
-                    if (reduction is None or reduction.form == "whole") and can_shrink(message, parts):
-                        yield _ReduciblePiece(message, at, parts, call, reduction)
+                    if (reduction is None or reduction.form in forms) and can_shrink(message, parts):
+                        yield ReduciblePiece(message, at, parts, call, reduction, number)
 
-    def _count_piece(self, piece: _ReduciblePiece) -> int:
+    def count_piece(self, piece: ReduciblePiece) -> int:
         """The tokens of a piece as it was recorded: those of the message, if the piece is all of it."""
         alone = len(piece.message.tool_results) + len(piece.message.content) == 1 and not piece.message.tool_calls
         return piece.message.tokens if alone else count_piece_tokens(piece.parts, self.tools.count)
 
     def _shorten_pieces(
-        self, pieces: Iterable[_ReduciblePiece], form: PieceForm, over: int, chars: int
+        self, pieces: Iterable[ReduciblePiece], form: PieceForm, over: int, chars: int
     ) -> tuple[Reduction, ...]:
         """Reductions of the pieces of more than so many tokens, each to about so many characters. A stored body that
         was paged in goes back to its stored preview, whatever the form: that is the same in every window."""
@@ -331,7 +343,7 @@ class PlanDraft:
                 continue
             if shape != "spool" and has_stored_body(parts) and len(text) <= chars // 2:
                 continue  # its preview is no longer than the excerpt would be
-            tokens = self._count_piece(piece)
+            tokens = self.count_piece(piece)
             if tokens <= over:
                 continue
             head, tail = _shown_extent(piece, shape, chars, text, stored is not None)
@@ -362,7 +374,7 @@ class PlanDraft:
                 return None
             leaving = self._leaving_tokens(fold[0])
             replacement = self._replacement_tokens(*fold)
-            rewritten = sum(self.sizes[: max(fold[0], self._cached_until())]) - leaving + replacement
+            rewritten = sum(self.sizes[: max(fold[0], self.cached_until())]) - leaving + replacement
         elif reduce:
             leaving, rewritten = self._measure_reduction(reduce)
             replacement = 0
@@ -383,9 +395,14 @@ class PlanDraft:
     def _recalls(self) -> Recalls:
         return count_recalls(self.inputs.items, self.inputs.view)
 
-    def _cached_until(self) -> int:
+    def cached_until(self) -> int:
         """The number of the first item that the next call must write in any case."""
-        return self.unseen if self.changed is None else min(self.unseen, self.changed)
+        cached = self._count_cached()
+        return cached if self.changed is None else min(cached, self.changed)
+
+    def _count_cached(self) -> int:
+        """How many items the last call sent."""
+        return len(self.items) if self.inputs.answered else self.unseen
 
     def _measure_reduction(self, reduce: tuple[Reduction, ...]) -> tuple[int, int]:
         """The tokens that leave, and those from the first change on that must be written again."""
@@ -396,11 +413,62 @@ class PlanDraft:
         first = next(number for number, item in enumerate(self.items) if _has_message(item, changed))
         sizes = [self._count_item(item, after) for item in self.items[first:]]
         less = sum(self.sizes[first:]) - sum(sizes)
-        return less, sum(sizes[: max(0, self._cached_until() - first)])
+        return less, sum(sizes[: max(0, self.cached_until() - first)])
+
+    @functools.cached_property
+    def credit(self) -> int:
+        """What boundaries may cost that have not paid back, if the next call is the last: what was earned, and a part of
+        what the calls so far would have cost."""
+        return self.earned + self.plain_cost * RISK[0] // RISK[1]
+
+    @functools.cached_property
+    def earned(self) -> int:
+        """The savings of the boundaries so far, minus their costs."""
+        view, prices = self.inputs.view, self.inputs.prices
+        saved = sum(piece.saved for piece in view.reduced)
+        saved += sum(item.replaced - item.tokens for item in self.inputs.items if isinstance(item, Summary))
+        calls = prices.cache_read * max(0, self.calls - view.calls)
+        cold = (prices.cache_write - prices.cache_read) * sum(at > view.planned for at, _ in self._past_calls if at)
+        return view.earned + (calls + cold) * self.tools.measure(max(0, saved), 0)
+
+    @functools.cached_property
+    def plain_cost(self) -> int:
+        """The least that the calls so far would have cost, if all had been shown."""
+        prices, before, cost = self.inputs.prices, 0, 0
+        for is_cold, tokens in self._past_calls:
+            read = 0 if is_cold else before
+            cost += prices.cache_read * read + prices.cache_write * (tokens - read)
+            before = tokens
+        return cost
+
+    @functools.cached_property
+    def _past_calls(self) -> list[tuple[int, int]]:
+        """The calls of messages in view: the reply's seq if the cache was cold, else 0; and the tokens of everything
+        before the reply."""
+        ttl_us = self.inputs.prices.ttl_s * 1_000_000
+        total, newest, replied = self.inputs.system, 0, 0
+        calls: list[tuple[int, int]] = []
+        for item in self.inputs.items:
+            if isinstance(item, Summary):
+                total += self.tools.measure(item.replaced, item.blocks)
+                continue
+            for message in item.messages:
+                if message.role == "assistant":
+                    is_cold = bool(replied) and newest - replied > ttl_us
+                    calls.append((message.seq if is_cold else 0, total))
+                    replied = message.time_us
+                newest = max(newest, message.time_us)
+            total += self.tools.measure(item.replaced, item.blocks)
+        return calls
+
+    @property
+    def growth(self) -> int:
+        """The tokens that a call adds, by those so far."""
+        return max(1, (self.grown + DEFAULT_GROWTH[0]) // (self.calls + DEFAULT_GROWTH[1]))
 
     def _figures(self, saved: int, rewritten: int, summarizing: int) -> PlanFigures:
         prices = self.inputs.prices
-        growth = max(1, (self.grown + DEFAULT_GROWTH[0]) // (self.calls + DEFAULT_GROWTH[1]))
+        growth = self.growth
         horizon = max(0, saved) // growth
         saves = prices.cache_read * saved
         rewriting = 0 if self.cold else (prices.cache_write - prices.cache_read) * rewritten
@@ -567,7 +635,7 @@ class PlanDraft:
             return "", room
         text = build_outline(inside)
         if share and self.tools.summarize is not None:
-            shown = [show_item(item, self.reductions) for item in inside]
+            shown = [show_for_summary(item, self.reductions) for item in inside]
             text = self.tools.summarize(shown, room)
         return text, self.tools.count(text) if text.strip() else 0
 
@@ -601,16 +669,27 @@ class PlanDraft:
     def _actual_figures(self) -> PlanFigures:
         """The figures of what was applied, counted on the result."""
         start = min(step.first_changed_index or 0 for step in self.steps)
-        rewritten = sum(self.sizes[start : max(start, self.unseen)])
+        rewritten = sum(self.sizes[start : max(start, self._count_cached())])
         cost = 0
         if self.fold is not None:
             size = self.tools.measure(self.fold.tokens, 1)
             cost = self.tools.summarizing(self.before - self.tokens + size, size)
         recalls = self._recalls
         figures = self._figures(self.before - self.tokens, rewritten, cost)
-        figures = msgspec.structs.replace(figures, after=self.tokens, results=recalls.results, repeats=recalls.repeats)
+        figures = msgspec.structs.replace(
+            figures,
+            after=self.tokens,
+            results=recalls.results,
+            repeats=recalls.repeats,
+            earned=self.earned - figures.rewriting - figures.summarizing + self._earn_at_once(),
+        )
         folded = 0 if self.fold is None else sum(self._is_folded(item) for item in self.inputs.items)
         return self._with_loss(figures, len(self.reduced) + folded)
+
+    def _earn_at_once(self) -> int:
+        """What a smaller view saves at a call on a cold cache, beyond what it saves at every call."""
+        prices = self.inputs.prices
+        return (prices.cache_write - prices.cache_read) * (self.before - self.tokens) if self.cold else 0
 
     def _is_folded(self, item: HistoryItem) -> bool:
         fold = self.fold
@@ -629,7 +708,7 @@ class PlanDraft:
         )
 
 
-def _shown_extent(piece: _ReduciblePiece, form: PieceForm, chars: int, text: str, stored: bool) -> tuple[int, int]:
+def _shown_extent(piece: ReduciblePiece, form: PieceForm, chars: int, text: str, stored: bool) -> tuple[int, int]:
     """How many characters of the start and of the end of a piece are shown."""
     if form != "spool":
         return chars // 2, chars // 4 if form == "snip" else chars // 2

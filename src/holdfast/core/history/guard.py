@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import codec
+from holdfast.core.history.guard_trace import GuardPlacement, move_into_json, place_statements, split_into_parts
 from holdfast.core.history.views import pieces_of
 from holdfast.model import limits
 from holdfast.model.content import Body, Data, Json, Opaque, Part, Text, ToolResult, text_of
@@ -110,6 +111,8 @@ class GuardInput(msgspec.Struct, frozen=True, kw_only=True):
     opaque_texts: dict[str, str] = msgspec.field(default_factory=dict)
     """The texts of signed parts in the blob store, by digest."""
     memory: GuardMemory = msgspec.field(default_factory=GuardMemory)
+    is_traced: bool = False
+    """Note where each value is in the texts that are shown."""
 
     @property
     def is_idle(self) -> bool:
@@ -128,6 +131,10 @@ class GuardedItems(msgspec.Struct, frozen=True):
     """The tokens of the items before and after; 0 if there was nothing to guard."""
     superseded: tuple[str, ...] = ()
     """The ids of the ended facts in the items."""
+    hidden: tuple[Exposure, ...] = ()
+    """The ended facts of `redacted`."""
+    placements: tuple[GuardPlacement, ...] = ()
+    """Where the ended facts are, if that was asked for."""
 
 
 # The texts of items
@@ -217,15 +224,30 @@ class _RedactionReport:
         """The facts that it states for certain, and the noun behind each: the assistant may repeat them later."""
         self.must_hide = False
         """A part that cannot be edited states a withheld value."""
+        self.placements: list[GuardPlacement] = []
+        self.call, self.part = "", 0
+        """The part that is looked at, and the call whose result it is in; empty for none."""
+        self._left: Sequence[GuardStatement] = ()
+        """The statements of the last text that stay as they are."""
 
-    def guard_text(self, text: str, spans: Sequence[ValueSpan] = (), before: str = "", label: str = "") -> str:
-        """A text as it may be shown."""
+    def guard_text(
+        self, text: str, spans: Sequence[ValueSpan] = (), before: str = "", label: str = "", *, offset: int = 0
+    ) -> str:
+        """A text as it may be shown. `offset` is its position in the part."""
         statements = self.find_statements(text, spans, before, label)
-        return finder.edit_text(text, statements, self._input.policy) if statements else text
+        shown = finder.edit_text(text, statements, self._input.policy) if statements else text
+        if self._input.is_traced and (statements or self._left):
+            placed = place_statements(text, statements, self._left, self._input.policy)
+            self.placements += (
+                GuardPlacement(self.at, self.call, self.part, start + offset, stop + offset, one.ids, mode, shown)
+                for one, start, stop, mode in placed
+            )
+        return shown
 
     def find_statements(
         self, text: str, spans: Sequence[ValueSpan] = (), before: str = "", label: str = "", *, editable: bool = True
     ) -> tuple[GuardStatement, ...]:
+        self._left = ()
         facts = find_candidate_facts(self._input, text, self._first, self._last, spans, typed=self._typed, label=label)
         if not facts:
             return ()
@@ -250,6 +272,8 @@ class _RedactionReport:
         exposed = [one for one in statements if one.action != "withhold" and self._is_exposed(one)]
         self.exposed |= dict.fromkeys(name for one in exposed for name in one.ids if name in endings)
         guarded = [self._soften_late(one) for one in statements if one not in exposed]
+        if self._input.is_traced:
+            self._left = [one for one in (*exposed, *guarded) if one in exposed or self._input.policy == "off"]
         guarded = [one for one in guarded if one.action == "withhold" or self._input.policy != "off"]
         edited = [one for one in guarded if not editable or finder.is_edited(text, one, self._input.policy)]
         self._marks += ((one.key, one.action if editable else "beside", one.certain, one.replaced) for one in edited)
@@ -280,9 +304,16 @@ class _RedactionReport:
         in_turn = 0 < self._input.turn <= self._first
         return in_turn or all(self._input.endings[name].deferred for name in statement.ids)
 
-    def find_keys_beside(self, text: str) -> tuple[str, ...]:
-        """The keys whose superseded values are in a text that cannot be edited."""
+    def find_keys_beside(self, text: str, call: str = "") -> tuple[str, ...]:
+        """The keys whose superseded values are in a text that cannot be edited: a signed part, or the arguments of a
+        call."""
         statements = self.find_statements(text, editable=False)
+        if self._input.is_traced:
+            known = [one for one in (*statements, *self._left) if one.action != "withhold"]
+            self.placements += (
+                GuardPlacement(self.at, call, 0, 0, 0, one.ids, "exposed" if one in self._left else "annotated")
+                for one in known
+            )
         self.must_hide |= any(statement.action == "withhold" for statement in statements)
         return tuple(dict.fromkeys(statement.key for statement in statements if statement.action != "withhold"))
 
@@ -362,6 +393,8 @@ def guard_items(guard_input: GuardInput, items: Sequence[HistoryItem], count: Ca
         sum(item.tokens for item in items),
         sum(item.tokens for item in shown),
         tuple(dict.fromkeys(name for report in reports for name in (*report.facts, *report.exposed))),
+        tuple(_build_exposure(guard_input, at, name) for at in sorted(redacted) for name in redacted[at].facts),
+        tuple(placement for report in reports for placement in report.placements),
     )
 
 
@@ -427,7 +460,7 @@ def _guard_group(
     messages: list[Message] = []
     for message, report in zip(group.messages, own_reports, strict=True):
         for call in message.tool_calls:
-            notes[call.id] = report.find_keys_beside(json_lines(call.args))
+            notes[call.id] = report.find_keys_beside(json_lines(call.args), call.id)
         messages.append(_guard_message(guard_input, message, count, report, before, notes))
         before = message.text
         statements |= report.statements
@@ -520,6 +553,7 @@ def _clip_spans(spans: Sequence[ValueSpan], start: int, stop: int) -> list[Value
 def _guard_result(
     guard_input: GuardInput, result: ToolResult, report: _RedactionReport, cursor: _SpanCursor, outdated: Sequence[str]
 ) -> ToolResult:
+    report.call = result.tool_call_id
     content = _guard_parts(result.content, report, cursor, "")
     if outdated and guard_input.policy != "off":
         content = (*content, Text(_outdated_note("The arguments of this call contain", outdated)))
@@ -535,11 +569,17 @@ def _guard_parts(
     for is_text, group in itertools.groupby(parts, key=lambda part: isinstance(part, Text)):
         run = list(group)
         if is_text and joined and len(run) > 1:
+            report.part, mark = len(guarded), len(report.placements)
             joined_text = text_of(run, "")
             text = report.guard_text(joined_text, cursor.take(joined_text), before)
+            if text == joined_text:
+                texts = [part.text for part in run if isinstance(part, Text)]
+                report.placements[mark:] = split_into_parts(report.placements[mark:], texts)
             guarded += run if text == joined_text else [Text(text)]
-        else:
-            guarded += (_guard_part(part, report, cursor, before) for part in run)
+            continue
+        for part in run:
+            report.part = len(guarded)
+            guarded.append(_guard_part(part, report, cursor, before))
     same = len(guarded) == len(parts) and all(one is two for one, two in zip(guarded, parts, strict=True))
     return parts if same else tuple(guarded)
 
@@ -552,7 +592,8 @@ def _guard_part(part: Part, report: _RedactionReport, cursor: _SpanCursor, befor
         case Body(preview=preview):
             spans, cut = cursor.take(preview), len(preview) - part.tail
             head = report.guard_text(preview[:cut], _clip_spans(spans, 0, cut))
-            tail = report.guard_text(preview[cut:], _clip_spans(spans, cut, len(preview))) if part.tail else ""
+            clipped = _clip_spans(spans, cut, len(preview))
+            tail = report.guard_text(preview[cut:], clipped, offset=len(head)) if part.tail else ""
             shown = head + tail
             return part if shown == preview else msgspec.structs.replace(part, preview=shown, tail=len(tail))
         case Data(value):
@@ -561,7 +602,11 @@ def _guard_part(part: Part, report: _RedactionReport, cursor: _SpanCursor, befor
             if spans:
                 shown = report.guard_text(written, spans)
                 return part if shown == written else Text(shown)
+            mark = len(report.placements)
             value = _guard_value("", value, report)
+            if len(report.placements) > mark:
+                encoded = text_of([Data(value)])
+                report.placements[mark:] = move_into_json(report.placements[mark:], encoded)
             return part if value is part.value else Data(value)
     return part
 
@@ -599,6 +644,7 @@ def _collapse_group(
         )
         lines.append(" ".join(filter(None, (f"{message.role}:", text, *calls))))
         merged.facts |= report.facts
+        merged.placements += (each._replace(at=group.first, part=0, start=0, stop=0) for each in report.placements)
     reports.append(merged)
     text = "\n".join(lines)
     return Summary(

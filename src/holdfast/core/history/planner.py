@@ -33,6 +33,8 @@ from holdfast.core.history.draft import (
     meets_targets,
     shift_steps,
 )
+from holdfast.core.history.results import shorten_results
+from holdfast.core.history.views import find_system_messages
 from holdfast.errors import CriticalOverflow, StrategyRefused
 from holdfast.model.history.handles import PRIORITY_SCORES, Handle, piece_id
 from holdfast.model.history.plans import (
@@ -183,11 +185,14 @@ def _plan_faithful(draft: PlanDraft, policy: Faithful) -> Plan:
     if draft.cold and draft.inputs.prices != UNKNOWN_PRICES and draft.tokens > policy.cold * window:
         chosen = _choose_oldest(draft, policy, policy.cold_target, draft.turn())
         if chosen is not None and chosen.figures.net < 0 and draft.apply_choice(chosen):
+            shorten_results(draft, policy)
             return draft.plan(policy.name, "threshold" if full else "cold")
+    is_shortened = shorten_results(draft, policy)
+    full = draft.tokens >= policy.threshold * window
     chosen = _choose_oldest(draft, policy, policy.target, draft.turn()) if full else None
-    if chosen is not None:
-        draft.apply_choice(chosen)
-    return draft.plan(policy.name, "threshold")
+    if chosen is not None and draft.apply_choice(chosen):
+        return draft.plan(policy.name, "threshold")
+    return draft.plan(policy.name, "pays" if is_shortened else "threshold")
 
 
 def _choose_oldest(draft: PlanDraft, policy: Faithful, target: float, before: int) -> PlanChoice | None:
@@ -223,10 +228,13 @@ def _plan_frugal(draft: PlanDraft, policy: Frugal) -> Plan:
         _force_fit(draft, policy)
         why = "forced"
     while (
-        (chosen := _choose_cheapest(draft, policy)) is not None
+        (not policy.recent or draft.cold)
+        and (chosen := _choose_cheapest(draft, policy)) is not None
         and chosen.figures.net < 0
         and draft.apply_choice(chosen)
     ):
+        why = why or "pays"
+    if shorten_results(draft, policy):
         why = why or "pays"
     return draft.plan(policy.name, why)
 
@@ -237,10 +245,8 @@ def _choose_cheapest(draft: PlanDraft, policy: Frugal) -> PlanChoice | None:
     auto = AutoCompact(policy.preserve_turns, round(policy.tail_share * draft.inputs.window))
     micro = TimeDecayMicro(policy.large, policy.excerpt)
     share = round(policy.summary_share * draft.inputs.window)
-    choices = [
-        draft.evaluate(auto, fold=(draft.cut(tail), share)),
-        draft.evaluate(micro, reduce=draft.excerpts(micro, tail)),
-    ]
+    choices = [draft.evaluate(auto, fold=(draft.cut(tail), share))]
+    choices += [] if policy.recent else [draft.evaluate(micro, reduce=draft.excerpts(micro, tail))]
     least = max(1, policy.least, round(policy.least_share * draft.inputs.window))
     worth = [choice for choice in choices if choice is not None and choice.saved >= least]
     if not draft.steps:
@@ -355,10 +361,10 @@ def _cut_at(draft: PlanDraft, messages: int) -> int:
 
 
 def _recent_start(items: Sequence[HistoryItem], messages: int) -> int:
-    """The number of the first item of the newest messages, in whole groups."""
+    """The number of the first item of the newest messages, in whole groups. System messages do not count: they stay."""
     count = 0
     for number in range(len(items) - 1, -1, -1):
-        count += items[number].blocks
+        count += items[number].blocks - len(find_system_messages(items[number : number + 1]))
         if count > messages:
             return number + 1
     return 0

@@ -47,6 +47,15 @@ Reductions: TypeAlias = Mapping[int, Mapping[int, Reduction]]
 """By message and piece."""
 _BRACKETED_HANDLE = re.compile(r"^(Called [^\n]*?) \[h\d{1,19}_\d{1,9}\](?=$|; | → )", re.MULTILINE)
 _LISTED_HANDLES = re.compile(re.escape(READS_RESULTS) + r"[h\d_, …]{1,400}(?=\))")
+OUTDATED_NOTES: dict[str, str] = {
+    "reread": "the same was read again later in this conversation",
+    "rewritten": "the file was written anew or deleted later in this conversation",
+}
+"""By the form of an outdated result."""
+LINES_GAP = "…"
+"""Shown in place of lines that are left out, unless the lines have numbers."""
+_LINE_NUMBER = re.compile(r"[ \t]*(\d{1,9})(?:→|\t|\| ?|: )")
+_LINE_END = re.compile("\n")
 _SIZE_UNITS = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 _READ_BUDGETS = 4
 """Bodies of so many budgets are read whole, the newest first: the others do not fit, however they are counted."""
@@ -130,6 +139,31 @@ def find_newest(items: Sequence[HistoryItem], role: Role) -> Message | None:
             if message.role == role:
                 return message
     return None
+
+
+# System messages
+
+
+def split_system_messages(
+    messages: Sequence[Message], first: int, waiting: int
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The system messages that come first in every prompt, and those that are shown where they were recorded: those
+    behind the `first` other message of the conversation. Behind `waiting`, the first open call, nothing is shown yet."""
+    before = [message for message in messages if not first or message.seq < first]
+    later = [message for message in messages if first and first < message.seq < waiting]
+    return tuple(before), tuple(later)
+
+
+def insert_system_messages(items: Sequence[HistoryItem], messages: Iterable[Message]) -> tuple[HistoryItem, ...]:
+    """The items, with these system messages where they were recorded; one that a summary surrounds is behind it."""
+    added = [MessageGroup((message,)) for message in messages]
+    return tuple(sorted((*items, *added), key=lambda item: item.first)) if added else tuple(items)
+
+
+def find_system_messages(items: Iterable[HistoryItem]) -> list[Message]:
+    """The system messages that are shown where they were recorded."""
+    groups = (item for item in items if isinstance(item, MessageGroup))
+    return [message for group in groups for message in group.messages if message.role == "system"]
 
 
 # Pieces of messages, as they are shown
@@ -221,6 +255,37 @@ def show_item(
     return MessageGroup(tuple(messages), item.open)
 
 
+def show_for_summary(item: HistoryItem, reductions: Reductions) -> HistoryItem:
+    """An item as a summary quotes it: outdated pieces are empty, and of a piece that is shown by its lines, all of it can
+    be quoted."""
+    return hide_outdated(show_item(item, select_for_summary(reductions)), reductions)
+
+
+def select_for_summary(reductions: Reductions) -> dict[int, dict[int, Reduction]]:
+    """The reductions without those to lines of a piece."""
+    kept = {
+        message: {number: each for number, each in pieces.items() if each.form != "lines"}
+        for message, pieces in reductions.items()
+    }
+    return {message: pieces for message, pieces in kept.items() if pieces}
+
+
+def hide_outdated(item: HistoryItem, reductions: Reductions) -> HistoryItem:
+    """An item without the texts of its outdated pieces."""
+    if isinstance(item, Summary):
+        return item
+    return MessageGroup(tuple(_hide_pieces(message, reductions) for message in item.messages), item.open)
+
+
+def _hide_pieces(message: Message, reductions: Reductions) -> Message:
+    own = reductions.get(message.seq, {})
+    hidden = {number for number, reduction in own.items() if reduction.form in OUTDATED_NOTES}
+    if not hidden:
+        return message
+    pieces = {number: () if number in hidden else parts for number, parts, _ in pieces_of(message)}
+    return _replace_pieces(message, pieces, message.tokens)
+
+
 def _strip_handles(text: str) -> str:
     """The text of a summary where no tool reads handles."""
     if READS_BRACKETS in text:
@@ -233,6 +298,11 @@ def reduction_text(parts: Sequence[Part], reduction: Reduction, handle: str, rea
     hint = f'read_handle("{handle}") reads them' if readable else "they cannot be read here"
     if reduction.form == "page":
         return f"[paged out: {reduction.size} bytes; {hint}]"
+    if reduction.form in OUTDATED_NOTES:
+        how = f'read_handle("{handle}") reads it' if readable else "it cannot be read here"
+        return f"[outdated: {OUTDATED_NOTES[reduction.form]}; {how}]"
+    if reduction.form == "lines":
+        return _join_lines(text_of(parts), reduction.lines, hint)
     head, tail = _shown_ends(parts, reduction)
     shown, at_end = len(head.encode()), len(tail.encode())
     if reduction.form == "spool" or has_stored_body(parts):
@@ -241,6 +311,47 @@ def reduction_text(parts: Sequence[Part], reduction: Reduction, handle: str, rea
         size = len(text_of(parts).encode())
         line = f"{MARKER_START}{size - shown - at_end} of {size} bytes left out; {hint} …]"
     return "\n".join(filter(None, (head, line, tail)))
+
+
+def _join_lines(text: str, ranges: Sequence[tuple[int, int]], hint: str) -> str:
+    """The lines of a text that are shown, with a mark for each gap, below a line that says how much is left out."""
+    spans = find_line_spans(text, ranges)
+    size, shown = len(text.encode()), sum(len(text[start:end].encode()) for start, end in spans)
+    line = f"{MARKER_START}{size - shown} of {size} bytes{_name_lines(text)} left out; {hint} …]"
+    return "\n".join([line, *(each.text for each in show_lines(text, ranges))])
+
+
+def _name_lines(text: str) -> str:
+    """Which lines of a file a text has, if it shows their numbers."""
+    end = text.rstrip("\n")
+    first, last = _LINE_NUMBER.match(text), _LINE_NUMBER.match(end, end.rfind("\n") + 1)
+    return "" if first is None or last is None else f" in lines {int(first[1])} to {int(last[1])}"
+
+
+class ShownLines(NamedTuple):
+    """Adjacent lines of a text, or the mark of a gap."""
+
+    text: str
+    start: int = -1
+    """Where they are in the whole text; -1 for a gap."""
+    end: int = -1
+
+
+def show_lines(text: str, ranges: Sequence[tuple[int, int]]) -> list[ShownLines]:
+    """What is shown of a text by ranges of its lines, in order."""
+    shown: list[ShownLines] = []
+    for start, end in find_line_spans(text, ranges):
+        if start and not _LINE_NUMBER.match(text, start):
+            shown.append(ShownLines(LINES_GAP))
+        shown.append(ShownLines(text[start:end], start, end))
+    return shown
+
+
+def find_line_spans(text: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of lines as ranges of characters, without the end of the last line of each."""
+    starts = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text) + 1]
+    last = len(starts) - 1
+    return [(starts[first], starts[end] - 1) for first, end in ranges if first < end <= last]
 
 
 def _shown_ends(parts: Sequence[Part], reduction: Reduction) -> tuple[str, str]:
@@ -260,8 +371,11 @@ def _shown_ends(parts: Sequence[Part], reduction: Reduction) -> tuple[str, str]:
 
 def _count_reduced_bytes(parts: Sequence[Part], reduction: Reduction) -> int:
     """The bytes of a reduced piece that are shown."""
-    if reduction.form == "page":
+    if reduction.form == "page" or reduction.form in OUTDATED_NOTES:
         return 0
+    if reduction.form == "lines":
+        text = text_of(parts)
+        return sum(len(text[start:end].encode()) for start, end in find_line_spans(text, reduction.lines))
     return sum(len(text.encode()) for text in _shown_ends(parts, reduction))
 
 

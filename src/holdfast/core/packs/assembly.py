@@ -24,6 +24,7 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core.history import levels
+from holdfast.core.history.guard_trace import GuardPlacement
 from holdfast.core.history.previews import Spooling
 from holdfast.errors import CriticalOverflow
 from holdfast.model.history.handles import PRIORITY_SCORES, Priority
@@ -47,7 +48,7 @@ from holdfast.model.state import OpenCall
 from holdfast.model.tools.tool import Tool
 from holdfast.text.fence import SEPARATOR
 
-RENDERER = "packs/6"
+RENDERER = "packs/7"
 """Raised whenever the same material is laid out in other words."""
 REQUESTED_SHARE = (3, 4)
 """The most of the remaining room that requested handles may take, unless they are Critical."""
@@ -616,9 +617,12 @@ class AssembledPack(msgspec.Struct, frozen=True, kw_only=True):
     """It may show images, files or large parts of a provider."""
     tokens: TokenSummary
     exposed: tuple[Exposure, ...]
+    redacted: tuple[Exposure, ...]
     counter: str
     policy: Policy
     spooling: Spooling = Spooling()
+    placements: tuple[GuardPlacement, ...] = ()
+    """Where the guard changed the history, if that was asked for."""
 
 
 def encode_tools(tools: Sequence[Tool]) -> str:
@@ -654,6 +658,7 @@ def build_manifest(pack: AssembledPack, brief: Brief, context_hash: str) -> Mani
             *map(_tail_entry, pack.tail.placed),
         ),
         exposed=pack.exposed,
+        redacted=pack.redacted,
         tokens=pack.tokens,
         counter=pack.counter,
         renderer=RENDERER,
@@ -701,6 +706,10 @@ def _item_priority(item: HistoryItem) -> Priority:
     return "medium" if isinstance(item, Summary) else item.priority
 
 
+def _is_system(item: HistoryItem) -> bool:
+    return not isinstance(item, Summary) and item.messages[0].role == "system"
+
+
 def _run_entry(run: Sequence[PlacedItem], summarised: int) -> ManifestEntry:
     """The entry of consecutive messages; `summarised` is the last seq of any summary."""
     fate = run[0].fate
@@ -722,7 +731,7 @@ def _run_entry(run: Sequence[PlacedItem], summarised: int) -> ManifestEntry:
         reason=run[0].reason,
         tokens=sum(one.tokens for one in run),
         priority=_item_priority(first),
-        source=f"{count:,} message{'' if count == 1 else 's'}",
+        source=f"{count:,} {'system ' if _is_system(first) else ''}message{'' if count == 1 else 's'}",
         score=max(one.score for one in run),
         at=first.first,
         to=last.last,

@@ -22,7 +22,7 @@ TITLES: dict[Section, str] = {section: section for section in SECTIONS} | {
 }
 _BAR_WIDTH = 40
 _FATE_SIGNS: dict[Fate, str] = {"included": "+", "reduced": "~", "omitted": "-", "missing": "!", "withheld": "x"}
-_SHOWN_FATES = ("included", "reduced")
+SHOWN_FATES = ("included", "reduced")
 _EntryKey: TypeAlias = tuple[str, str, str]
 ChangeKind: TypeAlias = Literal["added", "gone", "changed", "in", "out"]
 
@@ -151,7 +151,7 @@ def _compare_entries(
     explain: Callable[[ManifestEntry | None, ManifestEntry | None], str],
 ) -> PackChange | None:
     """None if nothing changed."""
-    kind = _kind_of_change(before, after)
+    kind = kind_of_change(before, after)
     if kind is None:
         return None
     entry = after or before
@@ -159,12 +159,12 @@ def _compare_entries(
     return PackChange(entry=entry, before=before if after is not None else None, what=kind, why=explain(before, after))
 
 
-def _kind_of_change(before: ManifestEntry | None, after: ManifestEntry | None) -> ChangeKind | None:
+def kind_of_change(before: ManifestEntry | None, after: ManifestEntry | None) -> ChangeKind | None:
     if before is None:
         return "added"
     if after is None:
         return "gone"
-    was_shown, is_shown = before.fate in _SHOWN_FATES, after.fate in _SHOWN_FATES
+    was_shown, is_shown = before.fate in SHOWN_FATES, after.fate in SHOWN_FATES
     if was_shown != is_shown:
         return "in" if is_shown else "out"
     return "changed" if before.fate != after.fate or before.digest != after.digest else None
@@ -191,9 +191,9 @@ class _ChangeReasons:
             return f"is recalled now: {entry.reason}" if entry.section == "recall" else "is new"
         if after is None:
             return "is not recalled any more" if entry.section == "recall" else "is no longer there"
-        if after.fate not in _SHOWN_FATES:
+        if after.fate not in SHOWN_FATES:
             return f"left out: {after.reason}"
-        if before.fate not in _SHOWN_FATES:
+        if before.fate not in SHOWN_FATES:
             return f"included: {after.reason}"
         return self._changed_reason(before, after)
 
@@ -211,9 +211,9 @@ class _ChangeReasons:
             return self._ending_reason(name[0], fact) or self._loss_reason(fact)
         if before is None:
             return self._arrival_reason(name[0], fact)
-        if after.fate not in _SHOWN_FATES:
+        if after.fate not in SHOWN_FATES:
             return self._ending_reason(name[0], fact) or f"does not fit any more: {after.reason}"
-        if before.fate not in _SHOWN_FATES:
+        if before.fate not in SHOWN_FATES:
             return f"included: {after.reason}"
         if fact.review and before.fate == after.fate:
             return f"{fact.key} is under review: {fact.review_reason}"
@@ -264,25 +264,25 @@ def _prefix_reason(before: ManifestEntry | None, after: ManifestEntry | None) ->
 # The history of two manifests
 
 
-class _Stretch(NamedTuple):
+class Stretch(NamedTuple):
     first: int
     last: int
     entry: ManifestEntry
 
 
-def _split_stretches(manifest: Manifest) -> list[_Stretch]:
+def split_stretches(manifest: Manifest) -> list[Stretch]:
     """The stretches of a history without overlaps: a message inside a summary that stays in view is no part of it."""
     entries = (entry for entry in manifest.entries if entry.section == "history")
-    stretches = [_Stretch(entry.at, max(entry.at, entry.to), entry) for entry in entries]
+    stretches = [Stretch(entry.at, max(entry.at, entry.to), entry) for entry in entries]
     stretches.sort(key=lambda stretch: (stretch.first, -stretch.last))
-    apart: list[_Stretch] = []
+    apart: list[Stretch] = []
     for stretch in stretches:
         around = apart.pop() if apart and stretch.last <= apart[-1].last else None
         if around is None:
             apart.append(stretch)
             continue
         ends = (around.first, stretch.first - 1), (stretch.last + 1, around.last)
-        before, after = (_Stretch(first, last, around.entry) for first, last in ends)
+        before, after = (Stretch(first, last, around.entry) for first, last in ends)
         apart += (part for part in (before, stretch, after) if part.first <= part.last)
     return apart
 
@@ -291,8 +291,8 @@ def _compare_history(first: Manifest, second: Manifest, reasons: _ChangeReasons)
     """The change of each stretch of messages, and how many are the same."""
     changes: list[PackChange] = []
     same = 0
-    for start, end, before, after in _pair_stretches(_split_stretches(first), _split_stretches(second)):
-        kind = _kind_of_change(before, after) or ("changed" if _is_erased(start, end, reasons) else None)
+    for start, end, before, after in pair_stretches(split_stretches(first), split_stretches(second)):
+        kind = kind_of_change(before, after) or ("changed" if _is_erased(start, end, reasons) else None)
         if kind is None:
             same += 1
             continue
@@ -319,8 +319,8 @@ def _is_erased(start: int, end: int, reasons: _ChangeReasons) -> bool:
     return any(event.kind == "erasure" and start <= event.last and event.first <= end for event in reasons.events)
 
 
-def _pair_stretches(
-    before: Sequence[_Stretch], after: Sequence[_Stretch]
+def pair_stretches(
+    before: Sequence[Stretch], after: Sequence[Stretch]
 ) -> Iterable[tuple[int, int, ManifestEntry | None, ManifestEntry | None]]:
     """Both cut where either is, so that each piece belongs to one entry of each, or of one of them."""
     cuts = sorted({end for stretch in (*before, *after) for end in (stretch.first, stretch.last + 1)})
@@ -350,14 +350,22 @@ def _stretch_reason(
     """Empty if no event explains the change: then there is no message in that stretch."""
     if start > reasons.first.version:
         return ""
-    for event in reasons.events:
-        if event.first <= end and start <= event.last and (reason := _describe_event(event, after)):
-            return reason
+    event = find_explaining_event(start, end, after, reasons.events)
+    if event is not None:
+        return _describe_event(event, after)
     if after is None or before is None:
         return ""
-    if after.fate in _SHOWN_FATES and before.fate in _SHOWN_FATES:
+    if after.fate in SHOWN_FATES and before.fate in SHOWN_FATES:
         return f"is shown differently: {after.reason}"
     return after.reason
+
+
+def find_explaining_event(
+    start: int, end: int, after: ManifestEntry | None, events: Sequence[HistoryChange]
+) -> HistoryChange | None:
+    """The newest of these events, newest first, that explains how a stretch is shown now; None if none does."""
+    touching = (event for event in events if event.first <= end and start <= event.last)
+    return next((event for event in touching if _describe_event(event, after)), None)
 
 
 def _describe_event(event: HistoryChange, after: ManifestEntry | None) -> str:
@@ -372,12 +380,12 @@ def _describe_event(event: HistoryChange, after: ManifestEntry | None) -> str:
             return f"was withdrawn at event {seq}"
         case "restoration" if after is not None:
             return f"is in the conversation again since event {seq}"
-        case "fold" if after is None or after.fate in _SHOWN_FATES:
+        case "fold" if after is None or after.fate in SHOWN_FATES:
             count = event.messages
             return f"{count:,} message{' was' if count == 1 else 's were'} folded at boundary {seq}"
-        case "guard" if after is not None and after.fate in _SHOWN_FATES:
+        case "guard" if after is not None and after.fate in SHOWN_FATES:
             return f"superseded values redacted at boundary {seq}"
-        case "cut" if after is not None and after.fate in _SHOWN_FATES:
+        case "cut" if after is not None and after.fate in SHOWN_FATES:
             return f"is shown in part since boundary {seq}"
     return ""
 
@@ -394,6 +402,6 @@ def _has_same_prefix(first: Manifest, second: Manifest) -> bool:
 
 def _is_only_longer(first: Manifest, history: Sequence[PackChange]) -> bool:
     """Whether every change of the history comes after what the first pack showed of it."""
-    shown = [stretch.last for stretch in _split_stretches(first) if stretch.entry.fate in _SHOWN_FATES]
+    shown = [stretch.last for stretch in split_stretches(first) if stretch.entry.fate in SHOWN_FATES]
     last = max(shown, default=0)
     return all(change.entry.at > last for change in history)

@@ -258,7 +258,7 @@ def _build_evidence(
 
 def extend_positions(positions: MessagePositions, seq: int) -> MessagePositions:
     """The positions after one more message."""
-    gap = (positions.last + 1, seq - 1)
+    gap, first = (positions.last + 1, seq - 1), positions.first or seq
     if gap[1] - gap[0] < limits.GAP_EVENTS:
-        return MessagePositions(seq, positions.gaps)
-    return MessagePositions(seq, (*positions.gaps, gap)[-limits.GAPS :])
+        return MessagePositions(seq, positions.gaps, first)
+    return MessagePositions(seq, (*positions.gaps, gap)[-limits.GAPS :], first)

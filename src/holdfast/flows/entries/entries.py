@@ -77,6 +77,10 @@ class _Drafts:
         self.byte_blobs.append(data)
         return BlobBody(BlobRef(hashlib.sha256(data).hexdigest(), len(data)))
 
+    @property
+    def has_blobs(self) -> bool:
+        return bool(self.chunk_blobs or self.byte_blobs)
+
     def key_content(self) -> bytes:
         """The content that an idempotency key is bound to."""
         return codec.encode([(each.kind, each.key, each.parent, each.digest) for each in self.entries])
@@ -101,7 +105,8 @@ def append_all(
         drafts.add(new)
     if not drafts.entries:
         return []
-    yield from load_session(context)  # before any body is stored
+    if key is not None or drafts.has_blobs:  # before any body is stored, and before a repeated key is answered
+        yield from load_session(context)
     refs = yield from _put_blobs(context, drafts)
     command = AppendEntries(scope=context.scope, entries=tuple(drafts.entries), chunks=drafts.chunks)
     result = yield from execute_commands(

@@ -267,7 +267,9 @@ def _read_asserted_fact(context: LedgerContext, command: AssertFact, appended: A
     if equal:
         return (yield from read_by_id(context, min(equal, key=order_of).id))
     raise InvalidArgument(
-        argument="name", reason=f"the fact {command.key!r} was erased after it was set: use a new key"
+        argument="name",
+        reason=f"the fact {command.key!r} was retracted or erased after it was set: set it again, with another "
+        "idempotency key if you passed one",
     )
 
 
@@ -518,13 +520,13 @@ def _check_source(source: object) -> FactSource | None:
     if type(source) is not FactSource:
         reason = f"{describe_value(source)} is not a source: pass a FactSource, or its name"
         raise InvalidArgument(argument="source", reason=reason)
-    check_choice("type of a source", source.type, SOURCE_TYPES)
+    kind = check_choice("type of a source", source.type, SOURCE_TYPES)
     for field in ("name", "identity"):
         check_optional_name(f"the {field} of a source", getattr(source, field))
     for field in ("turn", "event"):
         if getattr(source, field) is not None:
             check_whole(f"the {field} of a source", getattr(source, field))
-    return msgspec.structs.replace(source, authority="peer")
+    return msgspec.structs.replace(source, type=kind, authority="peer")
 
 
 def _check_permissions(permissions: object) -> tuple[str, ...]:

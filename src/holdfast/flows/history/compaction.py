@@ -14,7 +14,14 @@ from holdfast import chain, codec
 from holdfast.core import upcast
 from holdfast.core.history import levels, planner
 from holdfast.core.history.draft import PlanInput, PlanTools, build_outline
-from holdfast.core.history.views import Display, find_newest, pieces_of
+from holdfast.core.history.views import (
+    Display,
+    find_newest,
+    group_by_message,
+    hide_outdated,
+    insert_system_messages,
+    pieces_of,
+)
 from holdfast.errors import (
     InvalidArgument,
     InvalidName,
@@ -121,6 +128,9 @@ def _build_plan(
 ) -> Flow[Plan]:
     inputs = yield from _read_plan_input(context, state, arguments, strategy)
     plan = _choose_plan(context.engine, state, inputs, arguments.policy, strategy)
+    if plan.fold is not None:  # a system message stays in view whatever is folded around it
+        kept = tuple(seq for seq in plan.fold.kept if seq not in state.pinned)
+        plan = msgspec.structs.replace(plan, fold=msgspec.structs.replace(plan.fold, kept=kept))
     return (yield from _count_replaced(context, state, plan, Display(arguments.window)))
 
 
@@ -185,33 +195,35 @@ def _read_plan_input(
             reason = f"the prices of {describe_value(model)} are unknown" if model else "no model has answered yet"
             raise InvalidArgument(argument="window", reason=f"{reason}: pass window= or prices=")
         prices = UNKNOWN_PRICES
-    system = yield from read_system_messages(context, state)
+    system, later = yield from read_system_messages(context, state)
     late = yield from read_late_results(context.scope.stream, state, frame)
     notes = fence_texts(build_late_note(late, recorded))
     last_prices = find_prices(answered, engine.prices)
     changed = last_prices is not None and last_prices != prices and arguments.prices is None
-    pinned_since = reply is not None and any(message.seq > reply.seq for message in system)
     window = prices.window - prices.max_output
     window = min(window, arguments.window or window)
     view = state.view(frame)
     presented = yield from present_bodies(context, recorded, _display_for(window), view.reduced)
+    last = presented.items[-1].last if presented.items and not complete else state.version
+    inside = [message for message in later if message.seq <= last]
     return PlanInput(
         scope=context.scope,
         frame=frame,
         version=state.version,
         system=arguments.before
-        + sum(measure(message.tokens, 1) for message in system)
+        + sum(measure(message.tokens, 1) for message in (*system, *later[len(inside) :]))
         + sum(measure(engine.counter.count(note), 1) for note in notes),
-        items=presented.items,
+        items=insert_system_messages(presented.items, inside),
         view=msgspec.structs.replace(view, reduced=presented.reduced),
         window=window,
         prices=prices,
         now_us=engine.clock.now_us(),
-        cold=arguments.cold or changed or pinned_since,
+        cold=arguments.cold or changed,
         unread=not complete,
         stored=presented.stored,
         handles=(yield from _read_handles(context)) if strategy is not None and not arguments.for_pack else (),
         flexible=arguments.for_pack,
+        answered=any(call.frame == frame for call in state.open_calls),
     )
 
 
@@ -341,9 +353,11 @@ def _check_plan(context: SessionContext, state: SessionState, plan: Plan) -> Flo
     cut = any(item.seq <= fold.last < item.last for item in groups)
     if not inside or not sound or cut or not any(map(is_fold, plan.ops)) or {*messages} != {*fold.messages}:
         raise InvalidArgument(argument="plan", reason=_FOREIGN_PLAN)
+    _, later = yield from read_system_messages(context, state)
+    seqs = [message.seq for message in later if message.seq <= fold.last]
     fold = msgspec.structs.replace(
         fold,
-        first=min(item.first for item in before),
+        first=min((*seqs, *(item.first for item in before))),
         messages=tuple(sorted(messages)),
         summaries=tuple(item.seq for item in inside if isinstance(item, Summary)),
         count=sum(item.count for item in inside),
@@ -439,8 +453,12 @@ def _build_fold_draft(context: SessionContext, state: SessionState, plan: Plan, 
     ]
     display = _display_for(plan.figures.window)
     folded = [item for item in items if item.last <= fold.last and not _is_kept(item, fold)]
-    presented = yield from present_bodies(context, folded, display, [*reductions, *plan.reduced])
-    shown, _ = build_displayer(context, display).show(presented)
+    reduced = [*reductions, *plan.reduced]
+    quotable = [each for each in reduced if each.form != "lines"]  # of those, all can be quoted
+    presented = yield from present_bodies(context, folded, display, quotable)
+    displayed, _ = build_displayer(context, display).show(presented)
+    by_message = group_by_message(reduced)
+    shown = [hide_outdated(item, by_message) for item in displayed]
     guarded = yield from load_guarded_items(context, state, shown, turn=0, deferring=False)
     return SummaryDraft(
         scope=context.scope,

@@ -30,7 +30,7 @@ from holdfast.core.history.guard import (
     iter_texts,
 )
 from holdfast.core.history.previews import MARKER_START
-from holdfast.core.history.views import find_newest, group_by_message, has_stored_body, pieces_of
+from holdfast.core.history.views import find_newest, group_by_message, has_stored_body, pieces_of, show_lines
 from holdfast.core.sessions.forks import stretches_of
 from holdfast.errors import PlanStale
 from holdfast.flows import effects
@@ -429,8 +429,8 @@ def _may_show_preview(message: Message) -> bool:
 def _move_spans(
     spans: Sequence[ValueSpan], recorded: Message, shown: Message, reduced: Mapping[int, Reduction]
 ) -> Iterator[ValueSpan]:
-    """Spans of a message as recorded, in the characters of what is shown of it. Of a piece that is shown by its start
-    and its end, the parts of the spans that are there."""
+    """Spans of a message as recorded, in the characters of what is shown of it. Of a piece that is shown in part, the
+    parts of the spans that are there."""
     old = new = 0
     texts = dict(_piece_texts(shown))
     stored = {number: _tail_length(parts) for number, parts, _ in pieces_of(recorded) if has_stored_body(parts)}
@@ -446,6 +446,8 @@ def _move_spans(
             tail = min(_common_prefix_length(before[::-1], text[::-1]), stored[number], len(before) - head)
         elif reduction is not None and reduction.form in ("page", "whole"):
             head = tail = 0
+        elif reduction is not None and reduction.form == "lines":
+            yield from _move_to_lines(spans, reduction, before, old, new + len(text))
         for span in spans:
             start, stop = max(span.start, old), min(span.stop, old + head)
             if start < stop:
@@ -456,6 +458,21 @@ def _move_spans(
                 yield ValueSpan(start + shift, stop + shift, span.id)
         between = recorded.role != "assistant"
         old, new = old + len(before) + between, new + len(text) + between
+
+
+def _move_to_lines(
+    spans: Sequence[ValueSpan], reduction: Reduction, text: str, old: int, end: int
+) -> Iterator[ValueSpan]:
+    """Spans of a piece that is shown by some of its lines. `old` is where it begins as recorded, `end` where it ends as
+    it is shown."""
+    shown_lines = show_lines(text, reduction.lines)
+    at = end - sum(len(each.text) + 1 for each in shown_lines) + 1
+    for line in shown_lines:
+        for span in spans:
+            start, stop = max(span.start - old, line.start), min(span.stop - old, line.end)
+            if line.start >= 0 and start < stop:
+                yield ValueSpan(start - line.start + at, stop - line.start + at, span.id)
+        at += len(line.text) + 1
 
 
 def _tail_length(parts: Sequence[Part]) -> int:

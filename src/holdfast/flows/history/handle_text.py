@@ -34,6 +34,7 @@ from holdfast.flows.context import EngineContext, SessionContext
 from holdfast.flows.effects import Flow
 from holdfast.flows.history.guard import load_guarded_text
 from holdfast.flows.history.handles import read_parts
+from holdfast.flows.sessions.transcript import read_message_parts
 from holdfast.model import limits
 from holdfast.model.content import BlobRef, Body, Data, File, Image, Opaque, Part, Text
 from holdfast.model.history.handles import Handle, HandleText, handle_seq, parse_piece_id
@@ -95,6 +96,24 @@ def read_text(
     return (yield from _read_body(context, handle.id if type(handle) is Handle else handle, wanted, limit, digits=True))
 
 
+def read_recorded(
+    context: SessionContext,
+    handle: str,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    first_line: int | None = None,
+    last_line: int | None = None,
+    search: str | None = None,
+    limit: int = DEFAULT_BYTES,
+) -> Flow[HandleText]:
+    """The same of everything that was recorded, for the owner of the store: also a whole message with its calls, by its
+    seq ("h12"), and a provider's own parts as they came."""
+    wanted = _check_range(start, stop, first_line, last_line, search)
+    check_whole("limit", limit, MIN_BYTES, limits.PAYLOAD_BYTES)
+    return (yield from _read_body(context, handle, wanted, limit, digits=True, own_parts=True))
+
+
 def read_plain_text(
     engine: EngineContext,
     name: str,
@@ -122,10 +141,10 @@ def read_for_model(
 
 
 def _read_body(
-    context: SessionContext, handle: object, wanted: _ReadRange, limit: int, *, digits: bool
+    context: SessionContext, handle: object, wanted: _ReadRange, limit: int, *, digits: bool, own_parts: bool = False
 ) -> Flow[HandleText]:
-    parts = yield from _read_content(context, handle)
-    body = _HandleBody.of(str(handle), parts)
+    parts = yield from _read_content(context, handle, messages=own_parts)
+    body = _HandleBody.of(str(handle), parts, own_parts)
     read = functools.partial(_read_range, context.engine, body, wanted, limit, digits=digits)
     return (yield from effects.run_outside(read))
 
@@ -156,12 +175,17 @@ def _check_search(search: object) -> str:
 # The content
 
 
-def _read_content(context: SessionContext, handle: object) -> Flow[tuple[Part, ...]]:
+def _read_content(context: SessionContext, handle: object, *, messages: bool) -> Flow[tuple[Part, ...]]:
     name = handle if type(handle) is str else ""
     if parse_piece_id(name) is None and not handle_seq(name):
         reason = "a handle looks like h12 or h12_0"
         raise InvalidName(what="handle", value=name or describe_value(handle), reason=reason, limit=40)
-    return (yield from read_parts(context, name))
+    try:
+        return (yield from read_parts(context, name))
+    except HandleNotFound:
+        if not messages or not handle_seq(name):
+            raise
+    return (yield from read_message_parts(context.scope, handle_seq(name)))
 
 
 class _HandleBody(msgspec.Struct, frozen=True):
@@ -172,14 +196,14 @@ class _HandleBody(msgspec.Struct, frozen=True):
     media_type: str | None = previews.TEXT_TYPE
 
     @classmethod
-    def of(cls, handle: str, parts: tuple[Part, ...]) -> _HandleBody:
+    def of(cls, handle: str, parts: tuple[Part, ...], own_parts: bool = False) -> _HandleBody:
         if len(parts) == 1:
-            part = _readable_body(parts[0])
+            part = _readable_body(parts[0], own_parts)
             if part is None:
                 reason = f"{handle} is a provider's own part, which nobody else can read"
                 raise InvalidArgument(argument="handle", reason=reason)
             return cls(handle, (part,), part.media_type if isinstance(part, BlobRef) else previews.TEXT_TYPE)
-        readable = (_readable_body(part) for part in parts)
+        readable = (_readable_body(part, own_parts) for part in parts)
         return cls(handle, tuple(_replace_binary(part) for part in readable if part is not None))
 
     @property
@@ -197,7 +221,8 @@ class _HandleBody(msgspec.Struct, frozen=True):
                 yield from engine.bodies.chunks(engine.tenant, part)
 
 
-def _readable_body(part: Part) -> bytes | BlobRef | None:
+def _readable_body(part: Part, own_parts: bool) -> bytes | BlobRef | None:
+    """The body of a part; None for a provider's own part, unless `own_parts` are wanted as well."""
     match part:
         case Text(text):
             return text.encode()
@@ -207,8 +232,9 @@ def _readable_body(part: Part) -> bytes | BlobRef | None:
             return ref
         case Image(ref, url):
             return ref if ref is not None else (url or "").encode()
-        case Opaque():
-            return None
+        case Opaque(body=body):
+            own = body.encode() if isinstance(body, str) else body
+            return own if own_parts else None
 
 
 def _replace_binary(part: bytes | BlobRef) -> bytes | BlobRef:

@@ -21,6 +21,7 @@ from holdfast.core.history import boundaries
 from holdfast.core.history.boundaries import find_covering_summary
 from holdfast.core.history.previews import is_text
 from holdfast.core.history.views import (
+    find_system_messages,
     group_by_message,
     group_seq,
     has_stored_body,
@@ -525,11 +526,12 @@ def occupancy(context: SessionContext) -> Flow[Occupancy]:
 def _measure_occupancy(context: SessionContext, state: SessionState) -> Flow[Occupancy]:
     view = yield from build_history(context, state)
     measure = state.calibration.measure
-    system = sum(measure(message.tokens, 1) for message in view.system)
+    pinned = [*view.system, *find_system_messages(view.items)]
+    system = sum(measure(message.tokens, 1) for message in pinned)
     summaries = [item for item in view.items if isinstance(item, Summary)]
     condensed = sum(measure(item.tokens, 1) for item in summaries)
     account, count = yield from _count_residency(context, state)
-    account["resident"] += sum(message.tokens for message in view.system)
+    account["resident"] += sum(message.tokens for message in pinned)
     return Occupancy(
         tokens=view.tokens,
         system=system,

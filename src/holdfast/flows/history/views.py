@@ -28,7 +28,9 @@ from holdfast.core.history.views import (
     find_newest,
     group_messages,
     group_seq,
+    insert_system_messages,
     pieces_of,
+    split_system_messages,
 )
 from holdfast.errors import Contended, InvalidArgument, WindowTooSmall
 from holdfast.flows import effects
@@ -45,14 +47,16 @@ from holdfast.model.history.events import ContextCompacted, SummaryRecorded
 from holdfast.model.history.handles import piece_id
 from holdfast.model.history.plans import Reduction
 from holdfast.model.history.views import HistoryItem, HistoryView, Summary, TranscriptView
-from holdfast.model.names import StreamId, check_choice, check_flag, check_size, check_whole
+from holdfast.model.names import StreamId, check_choice, check_flag, check_name, check_size, check_whole
 from holdfast.model.sessions.events import EvidenceKept, MessageRecorded
 from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.model.state import Calibration, SessionState, SummaryRef
 from holdfast.text.fence import fence_texts
 
-Dialect = Literal["text", "openai", "openai-responses", "anthropic"]
+Dialect = Literal["text", "openai", "openai-responses", "anthropic", "gemini", "bedrock", "litellm"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+_ISSUERS = {"openai-responses": "openai", "gemini": "google"}
+"""The issuer whose own parts a dialect shows, where the names differ."""
 _LATE_CHARS = 200
 _MIN_PAGE = 16
 """The fewest events that are read at once."""
@@ -164,7 +168,8 @@ def build_history(context: SessionContext, state: SessionState, display: Display
     )
     visible = guard_items(guard_input, recorded, engine.counter.count).items
     tail = fence_texts(guard_text(guard_input, note, late_seq) for note in notes)
-    system = yield from read_system_messages(context, state)
+    system, later = yield from read_system_messages(context, state)
+    visible = insert_system_messages(visible, later)
     measure = state.calibration.measure
     sizes = [measure(item.tokens, item.blocks) for item in visible]
     boundary = state.view(context.frame).boundary
@@ -197,8 +202,11 @@ def build_late_note(late: Sequence[Message], items: Sequence[HistoryItem], reada
     return ("\n".join(["Results that came after their call had been closed:", *lines]),) if lines else ()
 
 
-def read_system_messages(context: SessionContext, state: SessionState) -> Flow[tuple[Message, ...]]:
-    """The system messages, whole, also those that are too long for the log."""
+def read_system_messages(
+    context: SessionContext, state: SessionState
+) -> Flow[tuple[tuple[Message, ...], tuple[Message, ...]]]:
+    """The system messages, whole, also those that are too long for the log: those that come first, and those that are
+    shown where they were recorded."""
     messages: list[Message] = []
     for message in (yield from read_pinned(context.scope.stream, state, context.frame)):
         refs = [part.ref for part in message.content if isinstance(part, Body)]
@@ -208,7 +216,24 @@ def read_system_messages(context: SessionContext, state: SessionState) -> Flow[t
         parts = tuple(Text(texts[part.ref.digest]) if isinstance(part, Body) else part for part in message.content)
         tokens = ingest.count_parts(context.engine.counter, parts) if refs else message.tokens
         messages.append(msgspec.structs.replace(message, content=parts, tokens=tokens))
-    return tuple(messages)
+    first = (yield from _find_first_message(context, state)) if messages else 0
+    waiting = (calling_seq(call.id) or 0 for call in state.open_calls if call.frame == context.frame)
+    return split_system_messages(messages, first, min(waiting, default=state.version + 1))
+
+
+def _find_first_message(context: SessionContext, state: SessionState) -> Flow[int]:
+    """The seq of the first message of a conversation that is no system message; 0 if there is none. Of a frame that has
+    ended, the log is read."""
+    frame = context.frame
+    if frame is None or frame in state.frames:
+        return _message_range(state, frame).first
+    after = state.start_of(frame)
+    while page := (yield from effects.read(context.scope.stream, after, limits.READ_EVENTS)):
+        for recorded in page:
+            if recorded.type == MessageRecorded.name and is_in_conversation(message_of(recorded), frame):
+                return recorded.seq
+        after = page[-1].seq
+    return 0
 
 
 def read_view(context: SessionContext, state: SessionState) -> Flow[list[HistoryItem]]:
@@ -282,26 +307,39 @@ def _read_chunks(engine: EngineContext, ref: BlobRef, size: int) -> bytes:
 
 
 def render(
-    context: SessionContext, to: Dialect = "anthropic", *, budget: int | None = None, ids: bool = False
+    context: SessionContext,
+    to: Dialect = "anthropic",
+    *,
+    budget: int | None = None,
+    ids: bool = False,
+    model: str | None = None,
 ) -> Flow[Any]:
-    """The history in the format of a provider; with `ids`, each item has one."""
+    """The history in the format of a provider; with `ids`, each item has one. `model` is the one that is to see it."""
     from holdfast import render as renderers  # noqa: PLC0415 - a good part of the time of an import
 
     check_choice("to", to, DIALECTS)
     if check_flag("ids", ids) and to != "openai-responses":
         raise InvalidArgument(argument="ids", reason=f"only items have ids, in openai-responses; not in {to}")
+    if model is not None:
+        check_name("model", model)
     view = yield from history(context, budget=budget)
     if to == "text":
         return renderers.render_text(view)
     bodies: dict[str, bytes] = {}
-    for ref in renderers.bodies_of(view, "anthropic" if to == "anthropic" else "openai"):
+    for ref in renderers.bodies_of(view, _ISSUERS.get(to, to)):
         if ref.size <= limits.INLINE_BYTES:
             bodies[ref.digest] = yield from read_body(context.engine, ref)
+    if to == "openai-responses":
+        return renderers.render_openai_responses(view, bodies, ids=ids)
     if to == "anthropic":
-        return renderers.render_anthropic(view, bodies)
-    if to == "openai":
-        return renderers.render_openai_chat(view, bodies)
-    return renderers.render_openai_responses(view, bodies, ids=ids)
+        return renderers.render_anthropic(view, bodies, model=model)
+    render_view: dict[str, Callable[..., Any]] = {
+        "bedrock": renderers.render_bedrock,
+        "gemini": renderers.render_gemini,
+        "litellm": renderers.render_litellm,
+        "openai": renderers.render_openai_chat,
+    }
+    return render_view[to](view, bodies)
 
 
 # The sliding window

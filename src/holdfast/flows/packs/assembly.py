@@ -25,6 +25,7 @@ from holdfast.core.history.views import (
     PartialPiece,
     describe_shown_shares,
     find_stored_bodies,
+    insert_system_messages,
     shown_share,
 )
 from holdfast.core.packs.assembly import (
@@ -89,7 +90,7 @@ from holdfast.model.sessions.layers import Identity
 from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.model.state import SessionState
 from holdfast.model.tools.tool import Tool
-from holdfast.text.fence import CLOSING, OPENING, SEPARATOR, fence_texts, remove_tag
+from holdfast.text.fence import CLOSING, OPENING, SEPARATOR, SYSTEM_OPENING, fence_texts, remove_tag
 from holdfast.text.guard.finder import find_past_keys
 
 if TYPE_CHECKING:
@@ -143,17 +144,36 @@ def pack(
     return finished
 
 
-def reproduce_pack(context: SessionContext, manifest: Manifest, brief: Brief, recall: PackRecall) -> Flow[Pack]:
+def reproduce_pack(
+    context: SessionContext, manifest: Manifest, brief: Brief, recall: PackRecall, *, is_traced: bool = False
+) -> Flow[Pack]:
     """The pack of a manifest, built again from a log that ends where the log of the pack did, and from what memory found
-    for it."""
+    for it. With `is_traced`, it says where the guard changed the history."""
     request = manifest.request
     strategy = find_strategy(context.engine, request.strategy)
+    stored = _StoredFindings(recall, manifest.candidates, is_traced)
 
     def build(state: SessionState) -> Flow[AssembledPack]:
-        material = yield from _gather(context, state, request, brief, manifest.candidates, recall)
+        material = yield from _gather(context, state, request, brief, stored)
         return _assemble(context, state, material, strategy)
 
     assembled = yield from with_steady_state(context, build)
+    return (yield from _finish_pack(context, assembled, brief, None))
+
+
+def vary_pack(
+    context: SessionContext, manifest: Manifest, brief: Brief, recall: PackRecall, arguments: PackArguments
+) -> Flow[Pack]:
+    """The pack of a manifest with other arguments, from the same log and the same passages. The history view may change
+    first, as for any pack: so the log is a copy. The result is of the version of the manifest."""
+    chosen = None if arguments.request.strategy is None else find_strategy(context.engine, arguments.request.strategy)
+    is_same_query = arguments.query is None or arguments.query == manifest.request.query
+    stored = _StoredFindings(recall, manifest.candidates if is_same_query else None)
+    assembled = yield from with_steady_state(
+        context, lambda state: _build_pack(context, state, arguments, brief, chosen, True, stored)
+    )
+    shown = msgspec.structs.replace(assembled.history, version=manifest.version)
+    assembled = msgspec.structs.replace(assembled, version=manifest.version, history=shown)
     return (yield from _finish_pack(context, assembled, brief, None))
 
 
@@ -173,13 +193,14 @@ def _build_pack(
     brief: Brief,
     strategy: ChosenStrategy | None,
     may_write: bool,
+    stored: _StoredFindings | None = None,
 ) -> Flow[AssembledPack]:
     for _ in range(limits.VIEW_TRIES):
-        material = yield from _gather_consistent(context, state, arguments, brief)
+        material = yield from _gather_consistent(context, state, arguments, brief, stored)
         changed = may_write and (yield from _update_view(context, state, material, strategy))
         if changed:
             state = yield from load_session_state(context.scope.stream, context.engine.cache, fresh=True)
-            material = yield from _gather_consistent(context, state, arguments, brief)
+            material = yield from _gather_consistent(context, state, arguments, brief, stored)
         try:
             return _assemble(context, state, material, strategy)
         except WindowTooSmall as error:
@@ -196,11 +217,13 @@ def _finish_pack(
     context: SessionContext, assembled: AssembledPack, brief: Brief, reservation: Reservation | None
 ) -> Flow[Pack]:
     """The pack with the images, files and signed parts that a rendering shows."""
-    from holdfast.render.entries import bodies_of  # noqa: PLC0415 - a good part of the time of an import
+    # From the packages, not from their parts: of two threads that load a part and its package, one would fail.
+    from holdfast.render import bodies_of  # noqa: PLC0415, I001 - a good part of the time of an import
+    from holdfast.providers.fields import ISSUERS  # noqa: PLC0415 - the same
     from holdfast.render.pack import Pack  # noqa: PLC0415 - the same
 
     bodies: dict[str, bytes] = {}
-    for issuer in ("openai", "anthropic") if assembled.bodied else ():
+    for issuer in ISSUERS if assembled.bodied else ():
         for ref in bodies_of(assembled.history, issuer):
             if ref.size <= limits.INLINE_BYTES and ref.digest not in bodies:
                 bodies[ref.digest] = yield from read_body(context.engine, ref)
@@ -211,10 +234,21 @@ def _finish_pack(
 # Gathering the candidates
 
 
+class _StoredFindings(NamedTuple):
+    """What was found for a stored pack: an index and a memory may find other things today."""
+
+    recall: PackRecall
+    scores: Sequence[tuple[int, str, float]] | None = None
+    """The facts, with their scores; None to search again."""
+    is_traced: bool = False
+
+
 class _PackMaterial(NamedTuple):
     request: PackRequest
     prefix: tuple[PrefixEntry, ...]
     system: tuple[Message, ...]
+    later: tuple[Message, ...]
+    """The system messages that are shown where they were recorded."""
     view: CachedView
     late: tuple[Message, ...]
     ledgers: PackLedgers
@@ -233,11 +267,15 @@ class _PackMaterial(NamedTuple):
 
 
 def _gather_consistent(
-    context: SessionContext, state: SessionState, arguments: PackArguments, brief: Brief
+    context: SessionContext,
+    state: SessionState,
+    arguments: PackArguments,
+    brief: Brief,
+    stored: _StoredFindings | None = None,
 ) -> Flow[_PackMaterial]:
     """The material of ledgers that did not change while it was gathered."""
     for _ in range(limits.VIEW_TRIES):
-        material = yield from _gather(context, state, arguments, brief)
+        material = yield from _gather(context, state, arguments, brief, stored)
         if not material.ledgers.used:
             return material
         if (yield from find_ledgers(context, state)) == material.ledgers:
@@ -254,10 +292,9 @@ def _gather(
     state: SessionState,
     arguments: PackArguments | PackRequest,
     brief: Brief,
-    scores: Sequence[tuple[int, str, float]] | None = None,
-    recall: PackRecall | None = None,
+    stored: _StoredFindings | None = None,
 ) -> Flow[_PackMaterial]:
-    """`scores` are the facts of a stored pack, with their scores then, and `recall` is what memory found for it."""
+    """`stored` is what was found for a stored pack."""
     if context.frame is not None and context.frame not in state.frames:
         raise (yield from build_not_live_error(context, context.frame))
     if isinstance(arguments, PackRequest):
@@ -274,11 +311,12 @@ def _gather(
     late = yield from read_late_results(context.scope.stream, state, context.frame)
     ledgers = yield from find_ledgers(context, state)
     cached = context.engine.cache.last_packs.get(context.scope.stream, context.frame) if ledgers.used else None
+    scores = None if stored is None else stored.scores
     facts = yield from load_fact_material(context, ledgers, request, items, state.proposals, last=cached, stored=scores)
-    if recall is None:
-        recall = yield from load_recall(context, state, request, view)
+    recall = (yield from load_recall(context, state, request, view)) if stored is None else stored.recall
     tools = brief.offer_tools(has_memory=state.has_memory)
-    system, prefix = yield from _build_prefix(context, state, brief, tools)
+    head, later = yield from read_system_messages(context, state)
+    system, prefix = _build_prefix(context, state, brief, tools, head)
     first = [
         *(_late_candidate(note, late[-1].seq) for note in build_late_note(late, items, display.readable)),
         *build_environment_candidates(state, request),
@@ -295,6 +333,8 @@ def _gather(
     options = {"policy": request.guard, "within": request.within, "as_of_us": request.as_of_us, "used": ledgers.used}
     before = None if cached is None else cached.guard
     guard_input = yield from load_guard_input(context, state, items, texts, last=before, **options)  # type: ignore[arg-type]
+    if stored is not None and stored.is_traced:
+        guard_input = msgspec.structs.replace(guard_input, is_traced=True)
     guarded = guard_items(guard_input, items, context.engine.counter.count)
     recalled = yield from show_recall(context, state, request, recall, guard_input, readable=display.readable)
     in_view = dict.fromkeys(guard_input.endings[name].key for name in guarded.superseded)
@@ -304,6 +344,7 @@ def _gather(
         request,
         prefix,
         system,
+        later,
         view,
         late,
         ledgers,
@@ -338,8 +379,8 @@ def _check_critical_bodies(items: Sequence[HistoryItem], budget: int) -> None:
 
 
 def _build_prefix(
-    context: SessionContext, state: SessionState, brief: Brief, offered: Sequence[Tool]
-) -> Flow[tuple[tuple[Message, ...], tuple[PrefixEntry, ...]]]:
+    context: SessionContext, state: SessionState, brief: Brief, offered: Sequence[Tool], head: Sequence[Message]
+) -> tuple[tuple[Message, ...], tuple[PrefixEntry, ...]]:
     measure = state.calibration.measure
     system: list[Message] = []
     prefix: list[PrefixEntry] = []
@@ -353,7 +394,7 @@ def _build_prefix(
             prefix.append(PrefixEntry(section, name, text, measure(tokens, 1), source))
 
     add("system", "brief", "\n\n".join(filter(None, (brief.prompt, brief.working_context))), "brief")
-    for message in (yield from read_system_messages(context, state)):
+    for message in head:
         system.append(message)
         tokens = measure(message.tokens, 1)
         prefix.append(PrefixEntry("system", f"m{message.seq}", message.text, tokens, "system message", message.seq))
@@ -398,7 +439,7 @@ def _update_view(
         )
     request, count = material.request, functools.partial(count_tokens, context)
     measure = state.calibration.measure
-    fixed = sum(entry.tokens for entry in material.prefix)
+    fixed = sum(entry.tokens for entry in material.prefix) + _count_later(context, material.later, measure)
     fixed += _count_question(context, state, request) + _count_fence(context, state)
     least = critical_tail_tokens(material.candidates, count, measure)
     if fixed + least > request.effective:  # whatever becomes of the history
@@ -412,6 +453,7 @@ def _update_view(
         if not candidate.omission and candidate.section != "recall":
             tail += measure(candidate.tokens or count(candidate.text), 0)
     pinned = sum(entry.tokens for entry in material.prefix if entry.at)
+    pinned += sum(measure(message.tokens, 1) for message in material.later)
     before = fixed - pinned
     before += max(critical_tail_tokens(candidates, count, measure), min(tail, most))
     before += measure(count(SUMMARY_LABEL), 0)  # for a summary that a boundary may add
@@ -464,6 +506,13 @@ def _count_history(context: SessionContext, material: _PackMaterial, measure: _M
     if items is view.shown:
         return measure(view.tokens + _count_labels(context, items), view.blocks)
     return _count_items(context, items, measure)
+
+
+def _count_later(context: SessionContext, messages: Sequence[Message], measure: _Measure) -> int:
+    """The tokens of system messages inside the conversation, each with the fence that not every provider needs."""
+    texts = (SYSTEM_OPENING + SEPARATOR, SEPARATOR + CLOSING) if messages else ()
+    fence = sum(count_tokens(context, text) for text in texts)
+    return sum(measure(message.tokens + fence, 1) for message in messages)
 
 
 def _count_items(context: SessionContext, items: Sequence[HistoryItem], measure: _Measure) -> int:
@@ -524,11 +573,8 @@ def _assemble(
 ) -> AssembledPack:
     request, engine = material.request, context.engine
     count, measure = functools.partial(count_tokens, context), state.calibration.measure
-    items, history = material.guarded.items, _count_history(context, material, measure)
     place_items = functools.cache(functools.partial(_place_items, material, measure))
-    if request.profile.history == "relevant":
-        relevant = [placed.item for placed in place_items() if placed.fate in ("included", "reduced")]
-        items, history = tuple(relevant), _count_items(context, relevant, measure)
+    items, history = _choose_items(context, material, measure, place_items)
     question, fence = _count_question(context, state, request), _count_fence(context, state)
     fixed = sum(entry.tokens for entry in material.prefix) + history + question + fence
     if fixed > request.effective:
@@ -569,11 +615,11 @@ def _assemble(
         passages=material.passages,
         tools=material.tools,
         prefix=material.prefix,
-        place_items=place_items,
+        place_items=functools.cache(lambda: _add_placed_system(context, material, measure, place_items())),
         tail=tail,
         history=shown,
         bodied=material.view.bodied
-        or any(type(part) is not Text for message in material.system for part in message.content),
+        or any(type(part) is not Text for message in (*material.system, *material.later) for part in message.content),
         tokens=TokenSummary(
             budget=request.effective,
             used=fixed + tail.tokens,
@@ -583,10 +629,27 @@ def _assemble(
             messages=len(shown.system) + sum(item.blocks for item in items) + bool(texts),
         ),
         exposed=material.guarded.exposed,
+        redacted=material.guarded.hidden,
         counter=engine.counter.name,
         policy=engine.policy,
         spooling=engine.spooling,
+        placements=material.guarded.placements,
     )
+
+
+def _choose_items(
+    context: SessionContext,
+    material: _PackMaterial,
+    measure: _Measure,
+    place_items: Callable[[], tuple[PlacedItem, ...]],
+) -> tuple[tuple[HistoryItem, ...], int]:
+    """The items that are shown, and their tokens."""
+    items, history = material.guarded.items, _count_history(context, material, measure)
+    if material.request.profile.history == "relevant":
+        relevant = [placed.item for placed in place_items() if placed.fate in ("included", "reduced")]
+        items, history = tuple(relevant), _count_items(context, relevant, measure)
+    history += _count_later(context, material.later, measure)
+    return insert_system_messages(items, material.later), history
 
 
 def _guard_candidate(guard_input: GuardInput, candidate: PackCandidate) -> PackCandidate:
@@ -636,7 +699,7 @@ def _history_level(items: Sequence[HistoryItem], partly: Mapping[int, Sequence[P
 
 
 def _place_items(material: _PackMaterial, measure: _Measure) -> tuple[PlacedItem, ...]:
-    """The fate of each item of the history."""
+    """The fate of each item of the history, without system messages."""
     request, items = material.request, material.guarded.items
     chosen: Sequence[tuple[bool, float, str]] = ()
     if request.profile.history == "relevant":
@@ -656,6 +719,18 @@ def _place_items(material: _PackMaterial, measure: _Measure) -> tuple[PlacedItem
         fate, why = _describe_fate(item, redacted, partly, material.readable)
         placed.append(PlacedItem(item, fate, why or reason, tokens, score, _item_share(item, partly), part))
     return tuple(placed)
+
+
+def _add_placed_system(
+    context: SessionContext, material: _PackMaterial, measure: _Measure, placed: Sequence[PlacedItem]
+) -> tuple[PlacedItem, ...]:
+    """The items of the history with the system messages between them, which are always included."""
+    added: list[PlacedItem] = []
+    for message in material.later:
+        tokens, part = _count_later(context, [message], measure), material.hidden.count_before(message.seq)
+        reason = "a system message: always in view"
+        added.append(PlacedItem(MessageGroup((message,)), "included", reason, tokens, part=part))
+    return tuple(sorted((*placed, *added), key=lambda one: one.item.first)) if added else tuple(placed)
 
 
 def _message_seqs(item: HistoryItem) -> tuple[int, ...]:

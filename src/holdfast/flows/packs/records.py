@@ -16,8 +16,16 @@ import msgspec
 
 from holdfast import codec
 from holdfast.core import upcast
+from holdfast.core.facts.authority import may_know
+from holdfast.core.history.boundary_figures import BOUNDARY_TYPES
 from holdfast.core.packs import records as core
-from holdfast.core.packs.explanations import DiffEvidence, HistoryChange, compare_manifests, find_changed_facts
+from holdfast.core.packs.explanations import (
+    DiffEvidence,
+    HistoryChange,
+    compare_manifests,
+    fact_of_entry,
+    find_changed_facts,
+)
 from holdfast.errors import BlobNotFound, InvalidArgument, PackChanged, PackNotFound, StorageCorrupt, describe_value
 from holdfast.flows import effects
 from holdfast.flows.context import LedgerContext, SessionContext, build_input, execute_commands, load_session
@@ -55,18 +63,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-_VIEW_EVENT_TYPES = (
-    "frame.compacted",
-    "summary.recorded",
-    "handle.moved",
-    "context.redacted",
-    "messages.withdrawn",
-    "messages.restored",
-    "session.reset",
-    "payloads.erased",
-)
-"""The events that change how a history is shown."""
-
 
 # Recording
 
@@ -82,7 +78,7 @@ def find_answered_pack(context: SessionContext, drafts: Sequence[MessageDraft], 
         return None if pending is None else check_pack(context, pending)
     if not is_reply:
         raise InvalidArgument(argument="pack", reason="only a reply of the assistant is recorded with a pack")
-    return check_pack(context, pack)
+    return check_storable(check_pack(context, pack))
 
 
 def check_pack(context: SessionContext, pack: object) -> Pack:
@@ -99,6 +95,14 @@ def check_pack(context: SessionContext, pack: object) -> Pack:
     if manifest.frame != context.frame:
         owner = "the session itself" if manifest.frame is None else f"the frame {manifest.frame}"
         reason = f"it is a pack of {owner}: record its reply there, or pass pack=False"
+        raise InvalidArgument(argument="pack", reason=reason)
+    return pack
+
+
+def check_storable(pack: Pack) -> Pack:
+    """Refuse a varied pack with a history that is in no log."""
+    if pack.manifest.boundary > pack.manifest.version:
+        reason = "it was varied, and shows a history that is in no log: build it with pack()"
         raise InvalidArgument(argument="pack", reason=reason)
     return pack
 
@@ -172,11 +176,11 @@ def _shown_events(manifest: Manifest) -> Iterator[tuple[int, int]]:
 
 def store(context: SessionContext, pack: Pack, *, key: str | None = None, cause: str | None = None) -> Flow[PackRecord]:
     """Store the manifest of a pack without a reply."""
-    if (yield from has_erased_content(context, check_pack(context, pack))):
+    if (yield from has_erased_content(context, check_storable(check_pack(context, pack)))):
         raise PackChanged(pack="to store", reason="something that it shows was erased")
     part, bodies = yield from prepare_record(context, pack)
     appended = yield from execute_commands(context.engine, [part], key=key, cause=cause, bodies=bodies)
-    return _build_record(appended.events[0])
+    return build_record(appended.events[0])
 
 
 # Reading
@@ -194,7 +198,7 @@ def packs(context: SessionContext, *, before: int | None = None, limit: int = 10
         page = yield from effects.read_back(context.scope.stream, before, limits.READ_EVENTS, (PackRecorded.name,))
         if not page:
             break
-        records = (_build_record(recorded) for recorded in page if recorded.payload is not None)
+        records = (build_record(recorded) for recorded in page if recorded.payload is not None)
         listed += (record for record in records if context.frame in (None, record.frame))
         before = page[-1].seq
     return listed[:limit]
@@ -211,6 +215,20 @@ def read_pack(context: SessionContext, pack: PackRecord | str) -> Flow[tuple[Pac
     return (yield from read_stored_pack(context, pack))
 
 
+def shows_unknown_facts(context: SessionContext, manifest: Manifest, permissions: Sequence[str] | None) -> Flow[bool]:
+    """Whether a manifest names facts that a reader with these permissions may not know."""
+    program = writer_for(context.engine, None)
+    for entry in manifest.entries:
+        named = fact_of_entry(manifest, entry) if entry.section == "facts" else None
+        if named is None:
+            continue
+        ledger, name = named
+        fact = yield from queries.read_by_id(LedgerContext(context.engine, ledger, program), name, absent_ok=True)
+        if fact is not None and not may_know(fact.requires, permissions):
+            return True
+    return False
+
+
 def read_stored_pack(context: SessionContext, pack: PackRecord | str) -> Flow[tuple[PackRecord, Manifest, Brief]]:
     """The record of a pack, its manifest and its brief."""
     recorded = yield from _find_record_event(context, pack)
@@ -220,7 +238,7 @@ def read_stored_pack(context: SessionContext, pack: PackRecord | str) -> Flow[tu
         raise PackChanged(pack=name, reason="its record was erased, with something that it shows")
     manifest = yield from _read_struct(context, name, event.manifest, Manifest)
     brief = Brief() if event.brief is None else (yield from _read_struct(context, name, event.brief, Brief))
-    return _build_record(recorded), manifest, brief
+    return build_record(recorded), manifest, brief
 
 
 def _find_record_event(context: SessionContext, pack: object) -> Flow[StoredEvent]:
@@ -241,7 +259,7 @@ def _read_struct(context: SessionContext, name: str, stored: BlobRef | bytes, ki
         raise StorageCorrupt(what=f"the {kind.__name__.lower()} of {name}", reason=reason) from error
 
 
-def _build_record(recorded: StoredEvent) -> PackRecord:
+def build_record(recorded: StoredEvent) -> PackRecord:
     event = upcast.decode_event(recorded)
     assert isinstance(event, PackRecorded), "only records of packs are read"
     return PackRecord(
@@ -349,14 +367,15 @@ def _find_new_messages(context: SessionContext, before: Manifest, after: Manifes
 
 def _find_changes(context: SessionContext, before: Manifest, after: Manifest) -> Flow[tuple[HistoryChange, ...]]:
     changes: list[HistoryChange] = []
-    for recorded in (yield from _read_events_between(context, before, after, _VIEW_EVENT_TYPES)):
+    for recorded in (yield from _read_events_between(context, before, after, BOUNDARY_TYPES)):
         event = upcast.decode_event(recorded)
         if event is not None and getattr(event, "frame", after.frame) == after.frame:
-            changes += _changes_of_event(recorded.seq, event)
+            changes += list_changes(recorded.seq, event)
     return tuple(changes)
 
 
-def _changes_of_event(seq: int, event: Event) -> Iterator[HistoryChange]:
+def list_changes(seq: int, event: Event) -> Iterator[HistoryChange]:
+    """What an event changed in the history, as far as it is a boundary."""
     match event:
         case ContextCompacted():
             if event.fold is not None:

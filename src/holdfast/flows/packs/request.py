@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -86,6 +87,27 @@ def check_arguments(
     if tokens < limits.PACK_TOKENS:
         raise BudgetTooSmall(budget=tokens, least=limits.PACK_TOKENS)
     return PackArguments(text, request, _check_recall(recall))
+
+
+def vary_arguments(context: SessionContext, request: PackRequest, changes: Mapping[str, object]) -> PackArguments:
+    """The arguments of a stored request with some changed: budget, profile, guard, model, max_output or query."""
+    stored = {
+        "budget": request.budget,
+        "profile": request.profile,
+        "fact_share": None if "profile" in changes else request.fact_share,
+        "guard": request.guard,
+        "model": request.model or None,
+        "max_output": request.max_output,
+    }
+    query = request.query if request.asked else None
+    options = {**stored, **changes}
+    checked = check_arguments(context, options.pop("query", query), request.strategy, **options)  # type: ignore[arg-type]
+    kept = ("role", "include", "exclude", "force", "within", "min_compaction", "time", "audit", "as_of_us")
+    varied = msgspec.structs.replace(checked.request, **{name: getattr(request, name) for name in kept})
+    is_share_of_profile = request.recall_share in (0.0, request.profile.recall_share)
+    is_new_share = is_share_of_profile and request.recall_share > 0 and "profile" in changes
+    recall = varied.profile.recall_share if is_new_share else request.recall_share
+    return PackArguments(checked.query, varied, float(recall))
 
 
 def _check_handles(argument: str, names: object) -> tuple[str, ...]:

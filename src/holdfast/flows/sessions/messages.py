@@ -27,7 +27,7 @@ from holdfast.model.frames.frames import Reservation
 from holdfast.model.history.events import MessagesRestored, MessagesWithdrawn
 from holdfast.model.history.handles import Priority
 from holdfast.model.log import StoredEvent
-from holdfast.model.names import check_name, check_size, check_whole
+from holdfast.model.names import check_flag, check_name, check_size, check_whole
 from holdfast.model.sessions.commands import CloseCalls, RecordMessages
 from holdfast.model.sessions.events import EvidenceKept, MessageRecorded, SessionDestroyed
 from holdfast.model.sessions.messages import Message, MessageDraft, ResultDraft
@@ -76,11 +76,13 @@ def record_all(
     context: SessionContext,
     messages: Sequence[object],
     *,
+    as_found: bool = False,
     key: str | None = None,
     expect: int | None = None,
     cause: str | None = None,
 ) -> Flow[list[Message]]:
-    """Record several messages, all or none."""
+    """Record several messages, all or none; with `as_found`, also those that break the rules of a session."""
+    check_flag("as_found", as_found)
     if type(messages) not in (list, tuple) or not messages:
         raise InvalidArgument(argument="messages", reason="pass a list of at least one message")
     drafts: list[MessageDraft] = []
@@ -89,7 +91,7 @@ def record_all(
             drafts += (draft for pair in run for draft in _read_pair(pair))
         else:
             drafts += _load_providers().read_all(list(run))
-    return (yield from record_drafts(context, drafts, key=key, expect=expect, cause=cause))
+    return (yield from record_drafts(context, drafts, as_found=as_found, key=key, expect=expect, cause=cause))
 
 
 def result(

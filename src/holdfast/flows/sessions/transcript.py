@@ -13,10 +13,10 @@ from holdfast.errors import HandleNotFound
 from holdfast.flows import effects
 from holdfast.flows.effects import Flow
 from holdfast.model import limits
-from holdfast.model.content import Part
+from holdfast.model.content import Data, Part, Text
 from holdfast.model.events import Event
 from holdfast.model.history.events import MessagesRestored, MessagesWithdrawn
-from holdfast.model.history.handles import piece_id
+from holdfast.model.history.handles import handle_id, piece_id
 from holdfast.model.history.ranges import SeqRanges
 from holdfast.model.log import StoredEvent
 from holdfast.model.names import Scope, StreamId
@@ -173,6 +173,17 @@ def read_message_piece(
                 if at == number:
                     return message, parts, call
     raise HandleNotFound(session=scope.session, handle=piece_id(seq, number))
+
+
+def read_message_parts(scope: Scope, seq: int) -> Flow[tuple[Part, ...]]:
+    """All parts of a message as recorded: its results, its content, and its calls, each by name and arguments."""
+    for recorded in (yield from effects.read(scope.stream, seq - 1, 1)):
+        message = message_of(recorded)
+        if recorded.seq == seq and not message.erased:
+            pieces = [part for _, parts, _ in pieces_of(message) for part in parts]
+            calls = (part for call in message.tool_calls for part in (Text(f"Call of {call.name}:"), Data(call.args)))
+            return (*pieces, *calls)
+    raise HandleNotFound(session=scope.session, handle=handle_id(seq))
 
 
 def read_stretch(

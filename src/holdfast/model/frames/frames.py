@@ -113,6 +113,8 @@ class MessagePositions(msgspec.Struct, frozen=True, omit_defaults=True):
     """The seq of the newest message."""
     gaps: tuple[tuple[int, int], ...] = ()
     """The longer ranges of seqs without messages, the newest last."""
+    first: int = 0
+    """The seq of the first message; 0 while there is none. System messages before it come first in every prompt."""
 
 
 class FrameState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

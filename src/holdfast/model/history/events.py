@@ -40,7 +40,7 @@ class HandleMoved(EventBase, frozen=True, kw_only=True):
     """A piece of a message was paged in or out. `frame` is the frame of the conversation, if any."""
 
     name = "handle.moved"
-    version = 2
+    version = 3
     frame: Identifier[str | None] = None
     residency: Residency
     piece: Quotation[Reduction]
@@ -172,7 +172,7 @@ class ContextCompacted(EventBase, frozen=True, kw_only=True):
     `original` and `final` are the tokens of the view before and after, in the provider's own count if it is known."""
 
     name = "frame.compacted"
-    version = 2
+    version = 3
     frame: Identifier[str | None] = None
     policy: Identifier[str]
     why: BoundaryReason

@@ -21,9 +21,10 @@ from holdfast.model.names import Scope, check_whole
 Residency: TypeAlias = Literal["resident", "spooled_out", "paged_out", "collapsed"]
 """In the view · out of it, with a preview left · archived · left out of the view with its surroundings."""
 Tier: TypeAlias = Literal["durable", "semantic"]
-PieceForm: TypeAlias = Literal["excerpt", "snip", "spool", "page", "whole"]
+PieceForm: TypeAlias = Literal["excerpt", "snip", "spool", "page", "whole", "lines", "reread", "rewritten"]
 """How a piece of a message is shown: the start and end of an old one · of a long one · the preview of a stored body · a
-line that names it · whole, although it is a stored body."""
+line that names it · whole, although it is a stored body · the lines of an old one that have names of their own · a line
+that says that it was read again later · a line that says that it was written anew or deleted later."""
 Level: TypeAlias = Literal["none", "light", "moderate", "aggressive", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 READS_BRACKETS = "; read_handle reads the results named in [brackets]"
@@ -57,6 +58,19 @@ class TimeDecayMicro(msgspec.Struct, frozen=True, tag="time_decay_micro"):
     """A result of more tokens is large."""
     keep: int
     """Tokens of an excerpt."""
+
+
+class DropOutdated(msgspec.Struct, frozen=True, tag="drop_outdated"):
+    """Show tool results that later ones made outdated by a line that says so."""
+
+
+class KeepLines(msgspec.Struct, frozen=True, tag="keep_lines"):
+    """Show old tool results by those of their lines that have names which nothing else in view has."""
+
+    recent: int
+    """The results of so many of the newest groups stay."""
+    result_share: float
+    """The most of the tokens of a result that its lines may have."""
 
 
 class Collapse(msgspec.Struct, frozen=True, omit_defaults=True, tag="collapse"):
@@ -104,6 +118,8 @@ Op: TypeAlias = (
     Spool
     | Snip
     | TimeDecayMicro
+    | DropOutdated
+    | KeepLines
     | Collapse
     | AutoCompact
     | SummarizeOldest
@@ -115,7 +131,7 @@ Op: TypeAlias = (
 
 def is_fold(op: Op) -> bool:
     """Whether an operation folds groups, and does not only shorten pieces."""
-    return not isinstance(op, Spool | Snip | TimeDecayMicro)
+    return not isinstance(op, Spool | Snip | TimeDecayMicro | DropOutdated | KeepLines)
 
 
 def has_summary(op: Op) -> bool:
@@ -142,6 +158,8 @@ class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Characters of its start that are shown."""
     tail: int = 0
     """Characters of its end that are shown."""
+    lines: tuple[tuple[int, int], ...] = ()
+    """The lines that are shown, from 0: ranges from one up to another."""
     tokens: int
     """Its tokens before, in the window of the plan."""
     saved: int = 0
@@ -223,6 +241,8 @@ class PlanFigures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     """Tool results of the conversation so far."""
     repeats: int = 0
     """Of these, how many answered a repeated call, or read a stored body again."""
+    earned: int = 0
+    """The savings of all boundaries so far, minus their costs, against a view that shows everything."""
 
     @property
     def net(self) -> int:
@@ -294,6 +314,13 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
     """A boundary that frees less of the window is not made, unless the window forces it."""
     summary_share: float = 0.20
     """The most of the window that a summary may take."""
+    recent: int = 0
+    """Tool results older than so many groups are shortened in place, to lines with names, where that pays; outdated ones
+    at any age. 0 for never."""
+    result_share: float = 0.30
+    """The share of its tokens that such a result may keep."""
+    payback_share: float = 0.20
+    """What that costs must be saved again within this share of the calls so far."""
 
 
 class Frugal(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,6 +341,13 @@ class Frugal(msgspec.Struct, frozen=True, kw_only=True):
     """An old tool result of more tokens is worth an excerpt."""
     excerpt: int = 200
     """Tokens of an excerpt."""
+    recent: int = 0
+    """Tool results older than so many groups are shortened in place, to lines with names, where that pays; outdated ones
+    at any age. Messages are then folded on a cold cache alone, unless the window forces it. 0 for never."""
+    result_share: float = 0.30
+    """The share of its tokens that such a result may keep."""
+    payback_share: float = 0.20
+    """What that costs must be saved again within this share of the calls so far."""
 
 
 class Classic(msgspec.Struct, frozen=True, kw_only=True):
@@ -341,7 +375,7 @@ PolicyName: TypeAlias = Literal["faithful", "frugal", "classic"]
 _POLICIES: dict[str, type[PlanPolicy]] = {policy.name: policy for policy in (Faithful, Frugal, Classic)}
 _PICO = 10**12
 _SMALLEST_FIXED = 0.0001
-_REASONS = {
+BOUNDARY_REASONS = {
     "pays": "it pays",
     "forced": "the window forces it, whatever it costs",
     "threshold": "the history takes more of the window than the policy allows",
@@ -518,7 +552,7 @@ def _describe_steps(plan: Plan) -> str:
     )
     reduced = "" if not plan.reduced else f" {len(plan.reduced):,} pieces are shown in a shorter form."
     freed = figures.before - figures.after
-    reason = _REASONS[plan.why or "asked"]
+    reason = BOUNDARY_REASONS[plan.why or "asked"]
     return f"Plan, because {reason}: {steps}.{folded}{reduced} Frees {freed:,} tokens."
 
 

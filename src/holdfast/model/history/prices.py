@@ -157,12 +157,21 @@ _VERSION_SUFFIX = re.compile(r"[@:].*|-(?:\d{4,}|v\d+|latest|preview|exp)\b.*", 
 """What may follow the name of a model and still name the same one. Another word, or a small number, names another
 model."""
 
+_BEDROCK_PREFIX = re.compile(r"(?:[a-z-]+\.)?anthropic\.(?=claude-)")
+"""What precedes the name of a model of Anthropic on Bedrock: the region or its group, and the provider."""
+
 
 def find_prices(model: str, table: Sequence[Prices] = PRICES) -> Prices | None:
     """The prices of a model: by its name, or by the longest listed name that it is a version of ("…-20250929"). The
-    name of the provider may precede it, with a slash. None if it is not listed."""
+    name of the provider may precede it, with a slash; on Bedrock, with a dot ("us.anthropic.claude-…"). None if it is not
+    listed."""
     name = model.lower()
-    return _find_by_name(name, table) or _find_by_name(name.rpartition("/")[2], table)
+    last = name.rpartition("/")[2]
+    return (
+        _find_by_name(name, table)
+        or _find_by_name(last, table)
+        or _find_by_name(_BEDROCK_PREFIX.sub("", last, count=1), table)
+    )
 
 
 def _find_by_name(name: str, table: Sequence[Prices]) -> Prices | None:

@@ -103,6 +103,7 @@ class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """The last event that it includes."""
     system: tuple[Message, ...] = ()
+    """The system messages that came before the conversation; a later one is an item."""
     items: tuple[HistoryItem, ...] = ()
     """As shown: a reduced piece or a stored body is text with a marker that names its handle."""
     frozen: int = 0

@@ -213,7 +213,7 @@ class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """A superseded value that is still in the history."""
+    """A superseded value in the history: one that is still shown, or that the guard hides or marks."""
 
     at: int
     """The seq of the message or summary that states it."""
@@ -268,6 +268,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[ManifestEntry, ...] = ()
     exposed: tuple[Exposure, ...] = ()
     """Superseded values that are shown until the next boundary."""
+    redacted: tuple[Exposure, ...] = ()
+    """Superseded values that the guard hides or marks. Empty in manifests of versions before 0.15."""
     tokens: TokenSummary
     counter: str
     renderer: str

@@ -84,6 +84,16 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """For `tools` of messages.create()."""
         return {"name": self.name, "description": self.description, "input_schema": self._schema()}
 
+    def gemini(self) -> dict[str, Any]:
+        """For `function_declarations` of a tool in the config of models.generate_content()."""
+        schema = self._schema(properties=True)
+        return {"name": self.name, "description": self.description, "parameters_json_schema": schema}
+
+    def bedrock(self) -> dict[str, Any]:
+        """For `tools` in the toolConfig of converse()."""
+        about = {"description": self.description} if self.description else {}  # an empty one is refused
+        return {"toolSpec": {"name": self.name, **about, "inputSchema": {"json": self._schema()}}}
+
     def _schema(self, *, properties: bool = False) -> dict[str, Any]:
         """A copy of the schema, which the caller may change. Providers need the schema of an object, OpenAI also one with
         `properties`."""

@@ -33,12 +33,14 @@ from holdfast.api.requests import (
 from holdfast.api.signatures import IDEMPOTENCY_HEADER, VERSION_HEADER, read_signature
 from holdfast.api.wire import decode_argument
 from holdfast.errors import InvalidArgument, KeyConflict, PackNotFound, StorageCorrupt
+from holdfast.flows.packs import records
 from holdfast.model.log import FeedPage
 from holdfast.model.names import check_name
-from holdfast.model.packs.pack import Manifest
+from holdfast.model.packs.pack import PackDiff
 from holdfast.render.pack import Pack
 from holdfast.runtime.admin import Admin
 from holdfast.runtime.engine import Engine
+from holdfast.runtime.facets import PacksFacet
 from holdfast.runtime.memory import MemoryFacet
 from holdfast.server.native.answers import VERSIONED, build_answer, matches, read_page, read_version
 from holdfast.server.native.calls import Call
@@ -166,7 +168,7 @@ async def _run_method(operation: ApiOperation, call: Call, arguments: dict[str, 
             return Response(status_code=304, headers={"ETag": f'"{version}"'})
     with separate_keys(operation, call, checked):
         value = await call_method(owner, operation, checked)
-    value = hide_answer(call, operation, value)
+    value = await hide_answer(call, operation, owner, value)
     response = build_answer(operation, value, arguments, to=call.query.get(RENDER_TO))
     if version is not None:
         response.headers["ETag"] = f'"{version}"'
@@ -208,15 +210,23 @@ def separate_keys(operation: ApiOperation, call: Call, arguments: dict[str, Any]
         raise KeyConflict(tenant=error.tenant, key=sent, reason=error.reason) from None
 
 
-def hide_answer(call: Call, operation: ApiOperation, value: Any) -> Any:
-    """An answer without what the caller may not know."""
+async def hide_answer(call: Call, operation: ApiOperation, owner: Any, value: Any) -> Any:
+    """An answer without what the caller may not know. A stored pack that shows facts which the caller may not know now, as
+    they might when it was built, is not found."""
     if call.access.identity is None:
         return value
     if operation.method == "events":
         return tuple(map(hide_payload, value))
-    manifest = value.manifest if isinstance(value, Pack) else value
-    if isinstance(manifest, Manifest) and manifest.request.audit:
-        raise PackNotFound(session=call.names["session"], pack=call.names["pack"])
+    if operation.owner is not PacksFacet:
+        return value
+    names = [value.first.id, value.second.id] if isinstance(value, PackDiff) else [call.names.get("pack", "")]
+    manifests = [await owner.manifest(name) for name in names if name]
+    if isinstance(value, Pack):
+        manifests.append(value.manifest)
+    for manifest in manifests:
+        check = records.shows_unknown_facts(owner._context, manifest, call.access.identity.permissions)
+        if manifest.request.audit or await owner._drive(check):
+            raise PackNotFound(session=call.names["session"], pack=names[-1])
     return value
 
 

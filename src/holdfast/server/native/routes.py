@@ -14,7 +14,7 @@ from holdfast.api.openapi import build_document
 from holdfast.api.parts import PARTS
 from holdfast.api.requests import API
 from holdfast.server.native import feed, jobs, streams, tools, turns
-from holdfast.server.native.caller import describe_caller
+from holdfast.server.native.caller import describe_caller, get_tenants
 from holdfast.server.native.calls import Answer, Call
 from holdfast.server.native.dispatch import Endpoint, NativeApi
 
@@ -39,6 +39,7 @@ ENDPOINTS: dict[str, Endpoint] = {
     "Blobs.put": streams.put_blob,
     "Blobs.read": streams.get_blob,
     "Engine.caller": describe_caller,
+    "Admin.tenants": get_tenants,
     "Engine.watch": feed.watch_tenant,
     "Session.watch": feed.watch_session,
     "Ledger.watch": feed.watch_ledger,

@@ -11,6 +11,7 @@ from holdfast.server.v1.bodies import Fields
 from holdfast.server.v1.errors import invalid
 from holdfast.server.v1.output import OutputBuilder
 from holdfast.server.v1.upstreams import Question, ReplyEnd, StreamReader, check_choice_type, upstream_error
+from holdfast.text.fence import SEPARATOR, fence_system_message
 
 _STOPS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _REASONING = ("reasoning_content", "reasoning")
@@ -128,11 +129,20 @@ class _ChatReader:
         return ReplyEnd(self._stop, read_openai_usage(self._usage), self._model)
 
 
+def _fence_system(message: Fields) -> Fields:
+    if message["role"] != "system":
+        return message
+    content = message["content"]
+    text = content if isinstance(content, str) else SEPARATOR.join(part["text"] for part in content)
+    return {"role": "user", "content": fence_system_message(text)}
+
+
 def _plain_messages(messages: list[Fields]) -> list[Fields]:
-    """The messages for a server whose template may know one system message only, the first: several become one, and the
-    text of the application for this call goes to the end of the last message of the user."""
+    """The messages for a server whose template may know one system message only, the first: several become one, those
+    inside the conversation are texts of the user in the fence, and the text of the application for this call goes to the
+    end of the last message of the user."""
     at = next((number for number, each in enumerate(messages) if each["role"] != "system"), len(messages))
-    system, rest = messages[:at], messages[at:]
+    system, rest = messages[:at], [_fence_system(each) for each in messages[at:]]
     texts = [each["content"] for each in system]
     if len(texts) > 1 and all(isinstance(text, str) for text in texts):
         system = [{**system[0], "content": "\n\n".join(texts)}]

@@ -9,6 +9,7 @@ from itertools import islice
 from holdfast.text.detect.scene import RECENT_MESSAGES, MessageText, Scene, TargetFact
 from holdfast.text.detect.shapes import ValueMatch, read_value
 from holdfast.text.detect.statements import AHEAD_CHARACTERS, FILL, FactStatement, compile_phrases, sentence_at
+from holdfast.text.expressions import compile_late
 
 MATCHES = 6
 """The number of matches of one pattern that are read."""
@@ -18,7 +19,7 @@ _NOT_AHEAD = compile_phrases(
     r"(?P<link>(?:,? (?:and |but )?not|,? instead of|,? rather than|,? no longer|,? no more|, never) (?:the |at |on |"
     r"in |an? |for )?)[\"'“]?$"
 )
-_DENIED_AHEAD = re.compile(
+_DENIED_AHEAD = compile_late(
     r"(?:\bnot|\bno|isn't|n't|\bno longer|\b(?:is|was|are)nt)\s(?:the |at |on |in |an? |for )?[\"'“]?$", re.IGNORECASE
 )
 _FROM_AHEAD = compile_phrases(
@@ -69,7 +70,7 @@ _IMPERATIVE = compile_phrases(
 _REPLACES = compile_phrases(
     r"(?: has| have| just| now){0,2} (?:replaced|replaces|succeeded|succeeds) (?:the )?[\"'“]?$"
 )
-_APPOSITION = re.compile(r",\s(?:the|my|our)\s[\w' -]{1,30}$", re.IGNORECASE)
+_APPOSITION = compile_late(r",\s(?:the|my|our)\s[\w' -]{1,30}$", re.IGNORECASE)
 """An apposition between a new value and the old one."""
 _IT_IS_BEHIND = compile_phrases(r"\b(?:but|it's|its|it is|rather|i meant|i mean)\b")
 _SETS_RIGHT = compile_phrases(

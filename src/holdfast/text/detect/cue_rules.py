@@ -26,6 +26,7 @@ from holdfast.text.detect.scene import (
     is_current,
     is_earnest,
 )
+from holdfast.text.expressions import compile_late
 from holdfast.text.values import ValueMention, is_same_mention, normalise_name
 from holdfast.text.words import FILLING, GENERIC, STOP, SYNONYMS, content_stems, find_words, word_set
 
@@ -33,15 +34,15 @@ AROUND_CHARACTERS = 60
 """The characters around a value that are searched for cues."""
 VALUE_CHARACTERS = 320
 """The longest value behind an introduction such as `the new plan is:`."""
-_INTRODUCTION = re.compile(
+_INTRODUCTION = compile_late(
     r"\b(?:actual\w*|now|new|current|correct\w*|is|(?<!need\s)(?<!needs\s)(?<!has\s)(?<!have\s)to|but|it's)\b[^:.!?\n]{0,30}[:\s]\s?(?=\S)",
     re.IGNORECASE,
 )
-_POINTER = re.compile(r"\b(?:that|it|this|those|these|them|what i said)\b", re.IGNORECASE)
-_WISH = re.compile(
+_POINTER = compile_late(r"\b(?:that|it|this|those|these|them|what i said)\b", re.IGNORECASE)
+_WISH = compile_late(
     r"\b(?:need|want|like|prefer|with|include|add|enable|have|has|require|please|must|on|yes)\b", re.IGNORECASE
 )
-_REFUSAL = re.compile(
+_REFUSAL = compile_late(
     r"\b(?:no|not|without|never|off|disable|remove|drop|skip|cancel|exclude)\b|\b\w{1,8}n't\b", re.IGNORECASE
 )
 
@@ -247,7 +248,7 @@ _PLAIN = word_set(
 )
 """Words before the word of a key that do not change which thing it names."""
 _AMENDABLE_KINDS = word_set("money percent date time duration")
-_PRONOUN = re.compile(r"\b(?:that|it|this|those|these|them)\b", re.IGNORECASE)
+_PRONOUN = compile_late(r"\b(?:that|it|this|those|these|them)\b", re.IGNORECASE)
 
 
 def find_keyed_changes(scene: Scene, mood: Mood) -> Iterator[DetectedChange]:
@@ -449,12 +450,14 @@ _STATING = (
     r": (?:now )?" + _PHRASE,
 )
 """Frames that only state a value."""
-_FRAMES = [re.compile(frame.replace(" ", r"\s"), re.IGNORECASE) for frame in (*_DIRECT, *_STATING)]
-_LEADING = re.compile(r"(?:now|actually|just|only|currently|officially|about|around|at|on|in|for|by)\s", re.IGNORECASE)
-_LEADING_ON = re.compile(r"(?:\s+(?:at|on|in|by|for|from|to|of|with|and|or|but|as|until|than|the|an|is|are|was))+$")
-_DEFINITE = re.compile(r"(?:the|our|my|this|that)\s", re.IGNORECASE)
+_FRAMES = [compile_late(frame.replace(" ", r"\s"), re.IGNORECASE) for frame in (*_DIRECT, *_STATING)]
+_LEADING = compile_late(
+    r"(?:now|actually|just|only|currently|officially|about|around|at|on|in|for|by)\s", re.IGNORECASE
+)
+_LEADING_ON = compile_late(r"(?:\s+(?:at|on|in|by|for|from|to|of|with|and|or|but|as|until|than|the|an|is|are|was))+$")
+_DEFINITE = compile_late(r"(?:the|our|my|this|that)\s", re.IGNORECASE)
 """The beginning of a thing that is moved to another time."""
-_NO_VALUE = re.compile(
+_NO_VALUE = compile_late(
     r"(?:to|it|that|this|them|me|you|us|not|all|everything|going|staying|able|sure|there|here|ahead|looking|trying|"
     r"just|onto)\b",
     re.IGNORECASE,

@@ -6,10 +6,10 @@ Every repetition is bounded.
 
 from __future__ import annotations
 
+import functools
 import re
 
-import msgspec
-
+from holdfast.text.expressions import compile_late
 from holdfast.text.words import Sentence, split_sentences
 
 CUE_WORDS = 2
@@ -17,7 +17,7 @@ CUE_WORDS = 2
 
 
 def _compile(text: str) -> re.Pattern[str]:
-    return re.compile(text.replace(" ", r"\s"), re.IGNORECASE)
+    return compile_late(text.replace(" ", r"\s"), re.IGNORECASE)
 
 
 def _compile_any(*phrases: str) -> re.Pattern[str]:
@@ -245,46 +245,65 @@ SWITCH_CHARACTERS = 200
 """Read from the beginning of a sentence, because a dash that ends it may belong to the cue."""
 
 
-class Mood(msgspec.Struct, frozen=True):
-    """The cues in a sentence, independent of its subject."""
+class Mood:
+    """The cues in a sentence, independent of its subject. Each is read when it is first asked for: most messages need
+    few."""
 
-    sentence: Sentence
-    correction: str
-    """The phrase of the correction, or an empty text."""
-    strong: bool
-    retraction: str
-    asks: bool
-    hypothetical: str
-    draft: str
-    also: bool
-    keep: bool
-    hedged: bool
-    aside: bool
-    """A narrative, or about another thing."""
-    whom: str
-    """The other person that it is about."""
+    def __init__(self, text: str, sentence: Sentence) -> None:
+        self._text = text
+        self.sentence = sentence
+
+    @functools.cached_property
+    def correction(self) -> str:
+        """The phrase of the correction, or an empty text."""
+        return phrase_of(CORRECTION, self._text) or phrase_of(STRONG, self._text)
+
+    @functools.cached_property
+    def strong(self) -> bool:
+        return STRONG.search(self._text) is not None
+
+    @functools.cached_property
+    def retraction(self) -> str:
+        return phrase_of(RETRACTION, self._text)
+
+    @functools.cached_property
+    def asks(self) -> bool:
+        return QUESTION.match(self._text) is not None and REQUEST.search(self._text) is None
+
+    @functools.cached_property
+    def hypothetical(self) -> str:
+        return phrase_of(HYPOTHETICAL, self._text)
+
+    @functools.cached_property
+    def draft(self) -> str:
+        return phrase_of(DRAFT, self._text)
+
+    @functools.cached_property
+    def also(self) -> bool:
+        return ALSO.search(self._text) is not None
+
+    @functools.cached_property
+    def keep(self) -> bool:
+        return KEEP.search(self._text) is not None
+
+    @functools.cached_property
+    def hedged(self) -> bool:
+        return HEDGE.search(self._text) is not None
+
+    @functools.cached_property
+    def aside(self) -> bool:
+        """A narrative, or about another thing."""
+        return (NARRATIVE.search(self._text) or OF_ANOTHER.search(self._text)) is not None
+
+    @functools.cached_property
+    def whom(self) -> str:
+        """The other person that it is about."""
+        others = FOR_OTHERS.search(self._text)
+        return next((word.lower() for word in others.groups() if word), "") if others else ""
 
 
 def read_moods(text: str) -> list[Mood]:
-    return [_read_mood(text[sentence.start : sentence.end], sentence) for sentence in split_sentences(text)]
-
-
-def _read_mood(text: str, sentence: Sentence) -> Mood:
-    others = FOR_OTHERS.search(text)
-    return Mood(
-        sentence,
-        correction=phrase_of(CORRECTION, text) or phrase_of(STRONG, text),
-        strong=STRONG.search(text) is not None,
-        retraction=phrase_of(RETRACTION, text),
-        asks=QUESTION.match(text) is not None and REQUEST.search(text) is None,
-        hypothetical=phrase_of(HYPOTHETICAL, text),
-        draft=phrase_of(DRAFT, text),
-        also=ALSO.search(text) is not None,
-        keep=KEEP.search(text) is not None,
-        hedged=HEDGE.search(text) is not None,
-        aside=(NARRATIVE.search(text) or OF_ANOTHER.search(text)) is not None,
-        whom=next((word.lower() for word in others.groups() if word), "") if others else "",
-    )
+    return [Mood(text[sentence.start : sentence.end], sentence) for sentence in split_sentences(text)]
 
 
 def phrase_of(cue: re.Pattern[str], text: str) -> str:

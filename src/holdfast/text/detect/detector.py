@@ -37,6 +37,7 @@ from holdfast.text.detect.scene import (
 )
 from holdfast.text.detect.shapes import is_no_value, read_value
 from holdfast.text.detect.statements import judge_statements, read_statements
+from holdfast.text.expressions import compile_late
 from holdfast.text.values import DAY_US, EPOCH, LATEST_US, OPPOSITE, ValueMention, day_of
 from holdfast.text.words import STOP, find_words, strip_plural, word_set
 
@@ -74,7 +75,7 @@ class RuleDetector:
                 proposals.append(_build_proposal(scene, change))
         if observation.message.role != "assistant":
             proposals += [*find_hypotheses(scene), *find_topic_switches(scene)]
-            proposals += find_plain_statements(scene) if not find_exploration_cue(scene) else ()
+            proposals += find_plain_statements(scene) if not scene.exploration_cue else ()
         return tuple(proposals)
 
 
@@ -83,7 +84,7 @@ def _choose_changes(scene: Scene) -> list[DetectedChange]:
     if not scene.targets:
         return []
     changes: list[DetectedChange] = []
-    if not find_exploration_cue(scene):
+    if not scene.exploration_cue:
         statements = (
             read_statements(scene, scene.message),
             read_corrections(scene),
@@ -303,11 +304,11 @@ def _build_expiry(scene: Scene, target: TargetFact, reason: str, confidence: flo
     )
 
 
-_DEADLINE = re.compile(
+_DEADLINE = compile_late(
     r"\b(?:deadlines?|due|expir\w+|valid|until|till|by|before|offer|window|renews?|ends?|last\sday)\b", re.IGNORECASE
 )
 """Words of a fact that ends at a time."""
-_EVENT = re.compile(
+_EVENT = compile_late(
     r"\b(?:meeting|appointment|call|demo|event|visit|reservation|booking|flight|departure|check.?in|check.?out|pickup|"
     r"launch|delivery|interview|session|schedule\w*)\b",
     re.IGNORECASE,
@@ -347,7 +348,7 @@ def _day_end_us(mention: ValueMention, since_us: int) -> int | None:
 
 TOPIC_WORDS = 6
 KEY_WORDS = 4
-_PLAIN_STATEMENT = re.compile(
+_PLAIN_STATEMENT = compile_late(
     r"\W*(?:(?:note|fyi|reminder|update)\W+)?(?:the|our|my)\s(?P<subject>(?:[\w'-]{1,30}\s){0,3}[\w'-]{1,30})\s"
     r"(?:is|are|will\sbe)\s(?:(?:at|on|in|for|by)\s)?",
     re.IGNORECASE,
@@ -379,7 +380,7 @@ def find_topic_switches(scene: Scene) -> Iterator[Proposal]:
 
 def find_hypotheses(scene: Scene) -> Iterator[Proposal]:
     """Find hypothetical sentences and drafts. They get their own scope and replace nothing."""
-    exploration = find_exploration_cue(scene)
+    exploration = scene.exploration_cue
     for mood in scene.message.moods:
         cue = mood.hypothetical or mood.draft or exploration
         if not cue:
@@ -402,17 +403,6 @@ def find_hypotheses(scene: Scene) -> Iterator[Proposal]:
             scope="draft" if is_draft else "hypothetical",
             new=MessageSpan(0, start, end),
         )
-
-
-def find_exploration_cue(scene: Scene) -> str:
-    """The phrase with which the conversation began to explore options, unless it has ended that since."""
-    cue = ""
-    for message in (*scene.previous, scene.message):
-        if cues.EARNEST.search(message.text):
-            cue = ""
-        elif exploration := cues.EXPLORATION.search(message.text):
-            cue = " ".join(exploration[0].lower().split())
-    return cue
 
 
 def find_plain_statements(scene: Scene) -> Iterator[Proposal]:

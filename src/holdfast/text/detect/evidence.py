@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.text.detect import cues
 from holdfast.text.detect.scene import PERSON_WORDS, MessageText, Scene, TargetFact, is_akin
+from holdfast.text.expressions import compile_late
 from holdfast.text.values import ValueMention, is_same_mention, normalise_name
 from holdfast.text.words import FILLING, STOP, content_stems, strip_plural, word_set
 
@@ -208,7 +209,7 @@ def _talk_evidence(target: TargetFact, mention: ValueMention, scene: Scene) -> I
         yield "asked" if any(stems & about for stems in last.open_questions) else "asked other"
 
 
-_WISH = re.compile(
+_WISH = compile_late(
     r"\b(?:need|want|get|find|book|rent|reserve|looking\sfor|search\sfor|find\sout|like)\s(?:me\s|us\s|to\s(?:find|get|"
     r"book|rent|reserve|see|go\sto|take)\s)?(?:an?|another|some|any|"
     r"the)\s((?:[^\W\d_-]{1,30}[\s-]){0,2}?[^\W\d_]{1,30})(?=\s(?:to|in|at|on|for|from|with|that|which|by|near|there|"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from holdfast.text.expressions import compile_late
 from holdfast.text.words import GENERIC, RELATIVES, STOP, Word, strip_plural, word_set
 
 if TYPE_CHECKING:
@@ -86,14 +87,14 @@ _NOT_IN_PHRASE = word_set(
     "when where why elected appointed named fyi btw bruh bro dude guys folks omg lol hmm um uh oh hey yo psst anyway "
     "stays remains morning evening chnage udpate chagne upate updte cahnge"
 )
-_KIN_OWNER = re.compile(RELATIVES + r"s", re.IGNORECASE)
-_REPLACEMENT = re.compile(
+_KIN_OWNER = compile_late(RELATIVES + r"s", re.IGNORECASE)
+_REPLACEMENT = compile_late(
     r"(?:\b(?:gave|given|assigned|issued|sent)\s(?:me|us)|\b(?:i|we)(?:'ve)?\s(?:got|have|received))\s(?:an?\s)?$",
     re.IGNORECASE,
 )
 """Before `another` thing that replaces the speaker's."""
-_THERE_IS = re.compile(r"\bthere(?:'s|\sis|\sare)\s$", re.IGNORECASE)
-_SAME_PHRASE = re.compile(r"'?[ \t]|-|_| ?/ ?")
+_THERE_IS = compile_late(r"\bthere(?:'s|\sis|\sare)\s$", re.IGNORECASE)
+_SAME_PHRASE = compile_late(r"'?[ \t]|-|_| ?/ ?")
 _BEHIND = word_set(
     "is are was were be been being will would should could can may might must shall has have had does did do isn't "
     "aren't wasn't won't isnt arent wasnt wont dont doesnt hasnt ain't needs need to from at on in for of with by as "
@@ -115,7 +116,7 @@ _MEASURES = word_set(
     "number date name type amount color colour time size price cost count total day place title version"
 )
 """Nouns before `of` in one phrase: `the number of guests`."""
-_COMPLEMENT = re.compile(
+_COMPLEMENT = compile_late(
     r"\s(?P<link>of|for|on|in|at)\s(?P<det>(?:the|my|our|this|that|a|an|his|her|their|"
     r"your)\s)?(?P<rest>[\w'&-]{1,25}(?:\s[\w'&-]{1,25}){0,2}?)"
     r"(?=\s(?:is|are|was|has|will|should|to|from|moved|changed|went|now|back)\b|:(?!\d)|'s\b|[.,;!?]|\s*$)",

@@ -6,20 +6,23 @@ import re
 from collections.abc import Sequence
 
 from holdfast.text.detect import cues
+from holdfast.text.expressions import compile_late
 from holdfast.text.values import ValueMention, find_mentions, is_same_mention
 from holdfast.text.words import STOP
 
 AHEAD_CHARACTERS = 60
 HOURS = 12
-_JOIN = re.compile(r"(?:\s(?-i:UTC|GMT|Z|[A-Z]{1,4}T)\b)?\s?(?:[,@]\s?)?(?:(?:at|on|from|by|around)\s)?", re.IGNORECASE)
-_RANGE = re.compile(r"\s?[-–—]\s?|\s(?:to|until|till|through)\s", re.IGNORECASE)
-_HOUR = re.compile(r"\s?(?:at|@)\s", re.IGNORECASE)
-_SMALL = re.compile(r"\b(?:the|at|on|in|by|of|for|about|around|from)\b", re.IGNORECASE)
-_PER = re.compile(r"\s?(?:/|\b(?:an?|per|each|every)\s)\s?[^\W\d_]{1,20}\b(?:\sof\s[^\W\d_]{1,20})?", re.IGNORECASE)
+_JOIN = compile_late(
+    r"(?:\s(?-i:UTC|GMT|Z|[A-Z]{1,4}T)\b)?\s?(?:[,@]\s?)?(?:(?:at|on|from|by|around)\s)?", re.IGNORECASE
+)
+_RANGE = compile_late(r"\s?[-–—]\s?|\s(?:to|until|till|through)\s", re.IGNORECASE)
+_HOUR = compile_late(r"\s?(?:at|@)\s", re.IGNORECASE)
+_SMALL = compile_late(r"\b(?:the|at|on|in|by|of|for|about|around|from)\b", re.IGNORECASE)
+_PER = compile_late(r"\s?(?:/|\b(?:an?|per|each|every)\s)\s?[^\W\d_]{1,20}\b(?:\sof\s[^\W\d_]{1,20})?", re.IGNORECASE)
 """The unit of a rate: `a night`, `per person`, `/month`."""
-_NOUN = re.compile(r"[\s-][^\W\d_]{1,20}\b(?!\s\w)")
+_NOUN = compile_late(r"[\s-][^\W\d_]{1,20}\b(?!\s\w)")
 """A single word behind a share or a price."""
-_ZONE = re.compile(r"\s(?:UTC|GMT|Z|[A-Z]{1,4}T)\b")
+_ZONE = compile_late(r"\s(?:UTC|GMT|Z|[A-Z]{1,4}T)\b")
 _AMOUNTS = frozenset(("money", "percent", "number", "duration"))
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from holdfast.model.facts.detection import MessageSpan, Observation, Proposal
 from holdfast.text.detect import cue_rules
-from holdfast.text.detect.detector import find_exploration_cue
 from holdfast.text.detect.scene import MessageText, Scene, earnest_moods
+from holdfast.text.expressions import compile_late
 from holdfast.text.values import ValueMention
 from holdfast.text.words import find_words
 
@@ -31,19 +31,19 @@ _OPENING = (
     r"(?:(?:hi|hello|hey|ok|okay|so|and|also|well|sure|yes|thanks|actually|btw|fyi|update|correction|by the way|"
     r"for the record|for your records|just so you know|(?:please )?(?:note|remember)(?: that)?)(?:,|:|!| -)? ){0,3}"
 )
-_OWN = re.compile(
+_OWN = compile_late(
     rf"\W*{_OPENING}my (?:(?:new|current) )?(?P<subject>{_NOUNS})(?: is|'s|:) (?:now |currently )?".replace(" ", r"\s"),
     re.IGNORECASE,
 )
-_MORE = re.compile(r"(?:,?\s(?:[A-Z][\w.'-]*|\d[\w-]*)){1,8}")
+_MORE = compile_late(r"(?:,?\s(?:[A-Z][\w.'-]*|\d[\w-]*)){1,8}")
 """The rest of an address or a name."""
-_END = re.compile(
+_END = compile_late(
     r"(?:\s(?:now|from now on|by the way|btw|please)|,?\s(?:thanks|thank you))*[\s.!)]*$".replace(
         " now on", r"\snow\son"
     ),
     re.IGNORECASE,
 )
-_FOREIGN_TEXT = re.compile(
+_FOREIGN_TEXT = compile_late(
     r"[\"“”„«»`<>{}|]|(?:^|\s)'|\n\s*\n|(?<![\w@.])(?:translat\w*|rewrit\w*|rephras\w*|proofread\w*|paraphras\w*|draft\w*|writ\w*|"
     r"wrote|letters?|essay|story|novel|poem|song|lyrics|script|dialog(?:ue)?|example\w*|template\w*|sample|"
     r"placeholder|dummy|pretend\w*|imagin\w*|suppos\w*|role-?play\w*|act as|hypothetical\w*|assum\w*|say|says|said|"
@@ -52,11 +52,11 @@ _FOREIGN_TEXT = re.compile(
     r"no longer|used to|not|never|isn't|old|former|previous)(?![\w@])",
     re.IGNORECASE,
 )
-_DOUBT = re.compile(
+_DOUBT = compile_late(
     r"\b(?:or|right|correct|sure|still|wrong|is it|was it|isn't it|what|which)\b(?:[^.!?]|\.(?=\w))*\?", re.IGNORECASE
 )
 """A question that may be about the statement itself."""
-_INTRODUCTION = re.compile(r",?\s(?:and\s)?I(?:'\w+)?\s")
+_INTRODUCTION = compile_late(r",?\s(?:and\s)?I(?:'\w+)?\s")
 """After a name, the speaker may go on."""
 
 
@@ -73,7 +73,7 @@ def find_own_statements(observation: Observation) -> tuple[Proposal, ...]:
     if is_doubtful(message.text):
         return ()
     scene = Scene(observation)
-    return () if find_exploration_cue(scene) else tuple(_read_sentences(scene))
+    return () if scene.exploration_cue else tuple(_read_sentences(scene))
 
 
 def _read_sentences(scene: Scene) -> Iterator[Proposal]:

@@ -26,6 +26,7 @@ from holdfast.text.detect.statements import (
     text_ahead,
     value_at,
 )
+from holdfast.text.expressions import compile_late
 from holdfast.text.words import Sentence, word_set
 
 SETTINGS = 12
@@ -55,7 +56,7 @@ _WHEN_BEHIND = compile_phrases(
     r" (?:yesterday|today|this (?:morning|week|month)|last (?:night|week|month)|on (?:mon|tues|wednes|thurs|fri|"
     r"satur|sun)day|in the end)\b"
 )
-_CLAUSE_END = re.compile(r"\s*(?:[,.;!?]|$)")
+_CLAUSE_END = compile_late(r"\s*(?:[,.;!?]|$)")
 _FOR_AHEAD = compile_phrases(r"(?:^|[,;.] ?|\b(?:but|and|so|then|please) )(?P<link>as |for )(?:the |our |my )?$")
 _TAKE_BEHIND = compile_phrases(
     r",?(?: please| let's| we'll| i'll| we| i| you can| now){0,2} (?:take|use|put|pick|choose|go with|make it|set|"
@@ -68,7 +69,7 @@ _VALUE_AHEAD = compile_phrases(
     r"switched to|moved to|settled on))[\s,:–—-]{1,3}){1,3})(?P<value>[^,;!?\n]{1,40}?)(?: in the end| after all|"
     r" finally| now)? (?:for|as|on) (?:the |our |my )?$"
 )
-_QUESTION_BEHIND = re.compile(r"\?{1,2}\s+(?=\S)")
+_QUESTION_BEHIND = compile_late(r"\?{1,2}\s+(?=\S)")
 _ON_AHEAD = compile_phrases(
     r"\b(?:we|i)(?:'re|'m|'ve| are| am| have)?(?: now| all| just| recently| finally| since){0,2} (?:on|run|running|use|"
     r"using|at|upgraded to|updated to|moved to|switched to|migrated to|bumped to|went to) $"
@@ -95,7 +96,7 @@ _DISPOSAL = compile_phrases(
     r"cancell?ed|deleted|ditched|binned|no longer have|don't have|don't own) (?:it|that|them|that one)(?: (?:away|back|"
     r"any ?more|off))?\b"
 )
-_SEPARATES = re.compile(r"\s+(?=[\w.]{1,40}\s?=)|\s*(?:[,;\n]|\band\b|&)\s*(?:and\s)?", re.IGNORECASE)
+_SEPARATES = compile_late(r"\s+(?=[\w.]{1,40}\s?=)|\s*(?:[,;\n]|\band\b|&)\s*(?:and\s)?", re.IGNORECASE)
 _LEADS = compile_phrases(
     r"\W{0,4}(?:(?:please|pls|ok|okay|hi|hey|so|set|make|now|new settings|settings|update|fyi)[\s,:]{1,2}){0,3}"
 )
@@ -387,7 +388,7 @@ _STATUS = compile_phrases(
     r"\b(?:i|we)(?:'m|'re|'ve| am| are| have)?(?: (?:just|finally|now|recently|officially|been|got|gotten|get)){0,3} "
     r"(?P<status>married|divorced|engaged|widowed|separated|single)\b"
 )
-_NOW = re.compile(r"\s(?:now|instead|these days|from now on|nowadays)\b|,\s(?:not|no longer)\b", re.IGNORECASE)
+_NOW = compile_late(r"\s(?:now|instead|these days|from now on|nowadays)\b|,\s(?:not|no longer)\b", re.IGNORECASE)
 
 
 def read_predicates(scene: Scene) -> Iterator[FactStatement]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from holdfast.text.expressions import compile_late
 from holdfast.text.words import word_set
 
 QUOTED_WORDS = 3
@@ -17,17 +18,17 @@ THREAD_LINES = 2
 REQUEST_CHARACTERS = 400
 """The characters of a request for a text that are searched for its end."""
 _FLAGS = re.IGNORECASE
-_FENCE = re.compile(r"```[^`]{0,6000}(?:```|\Z)")
-_CODE = re.compile(r"`[^`\n]{1,400}`")
-_QUOTED_LINE = re.compile(r"^[ \t]{0,8}>[^\n]{0,2000}", re.MULTILINE)
-_HEADER = re.compile(
+_FENCE = compile_late(r"```[^`]{0,6000}(?:```|\Z)")
+_CODE = compile_late(r"`[^`\n]{1,400}`")
+_QUOTED_LINE = compile_late(r"^[ \t]{0,8}>[^\n]{0,2000}", re.MULTILINE)
+_HEADER = compile_late(
     r"^[ \t]{0,8}(?:from|subject|sent|cc|betreff|gesendet|von):[ \t]\S[^\n]{0,300}\n|"
     r"^[ \t]{0,8}-{2,8} ?(?:original|forwarded) message[^\n]{0,80}|^[^\n]{0,120}\bwrote:[ \t]{0,8}$|"
     r"^[ \t]{0,8}(?:dear|hi|hello) (?:customer|sir|madam|user|member|valued|guest|passenger|client)\b",
     _FLAGS | re.MULTILINE,
 )
 """The beginning of a mail."""
-_SPEAKER = re.compile(
+_SPEAKER = compile_late(
     r"^[ \t]{0,8}(?:\[[^\]\n]{1,30}\][ \t]{0,4}|\d{1,2}:\d{2}[ \t]{0,4}(?:[ap]m)?[ \t]{0,4}[-–]?[ \t]{0,4})?"
     r"<?@?(?P<who>[^\W\d_][\w.-]{0,20}(?: [A-Z][\w.-]{0,20})?)>?(?: \([^)\n]{1,30}\))?[ \t]?:[ "
     r"\t](?P<line>[^\n]{1,500})$",
@@ -46,7 +47,7 @@ _DOCUMENT = (
     r"functions?|files?|sms|voicemails?|screenshots?|ads?|cards?|speech|toasts?|invitations?|invites?|summar(?:y|ies)|"
     r"letters?|briefs?|mock-?ups?|slides?|subject lines?|auto-?repl(?:y|ies)|out-of-office)"
 )
-_COMPOSE = re.compile(
+_COMPOSE = compile_late(
     r"(?:(?<=^)|(?<=[.!?;:,\n]\s)|(?<=\n)|\b(?:please|pls|you|u|me|and|to|then|just|also|let's|help|now|can)\s)"
     r"(?:\s{0,4})(?P<verb>(?:re-?)?(?:write|draft|compose|translate|summari[sz]e|paraphrase|proofread|rephrase|reword|"
     r"dictate|type out|mock up|role-?play|simulate|invent|make up|read out|spell-?check|sketch|brainstorm|"
@@ -54,7 +55,7 @@ _COMPOSE = re.compile(
     _FLAGS,
 )
 """A request for a text: the words behind it are the content of that text."""
-_EXHIBIT = re.compile(
+_EXHIBIT = compile_late(
     r"\b(?:explain|debug|analy[sz]e|parse|fix|review|check|look at|read|see|got|received|forwarded|here'?s|here is|"
     r"this is|found|saw|pasted?|says?|reads?|goes|like|called|following|below)\b[^.!?\n:]{0,80}\b"
     + _DOCUMENT
@@ -68,7 +69,7 @@ _EXHIBIT = re.compile(
     _FLAGS,
 )
 """The introduction of somebody else's text, with a colon."""
-_FICTION = re.compile(
+_FICTION = compile_late(
     r"\b(?:fictitious|fictional|fictive|imaginary|made-up|invented|hypothetical)\s[^\W\d_]"
     r"|\b(?:prepar|writ|creat|mak|design|draft|work|solv|grad|need|want|giv)(?:e|ing|ing on)?(?: \w{1,12}){0,4} "
     r"(?:case stud(?:y|ies)|word problems?|(?:exam|quiz|test|homework|interview|practice) (?:questions?|problems?)|"
@@ -76,29 +77,29 @@ _FICTION = re.compile(
     _FLAGS,
 )
 """The introduction of a fictional text."""
-_PROOF = re.compile(
+_PROOF = compile_late(
     r"\b(?:grammar|grammatical(?:ly)?|proof-?read(?:ing)?|(?:correct|proper|good|natural) english|punctuation|"
     r"sounds? (?:natural|polite|rude|too formal|professional|friendly|idiomatic))\b",
     _FLAGS,
 )
 """A question about wording: nothing in the message is a statement."""
-_SAMPLE = re.compile(r"\b(?:examples?|samples?|dummy|placeholder)\b[^.!?\n:]{0,40}:(?=\s)", _FLAGS)
-_QUOTATION = re.compile(
+_SAMPLE = compile_late(r"\b(?:examples?|samples?|dummy|placeholder)\b[^.!?\n:]{0,40}:(?=\s)", _FLAGS)
+_QUOTATION = compile_late(
     r"\"(?P<a>[^\"\n]{1,400})\"|“(?P<b>[^”\n]{1,400})”|«(?P<c>[^»\n]{1,400})»|(?<![\w])'(?P<d>[^'\n]{1,300})'(?!\w)|"
     r"‘(?P<e>[^’\n]{1,300})’(?!\w)"
 )
-_SAYING = re.compile(
+_SAYING = compile_late(
     r"\b(?:says?|said|saying|reads?|reading|like|wrote|writes?|text|message|line|sentence|subject|titled?|tweeted|"
     r"posted|asked|told|quote|example|phrase|words|string|input|e\.g\.|answer|reply)\s?[:,]?\s{0,3}$",
     _FLAGS,
 )
-_VERBAL = re.compile(
+_VERBAL = compile_late(
     r"\b(?:is|are|was|were|has|have|will|should|must|can|changed?|moved?|set|cancel\w*|please|my|our|your|i|we)\b|[:=]",
     _FLAGS,
 )
-_STOP = re.compile(r"[.!?](?=\s|\Z)|\n")
-_COLON = re.compile(r"(?<!\d):(?!/)|:(?=\s)")
-_DISOWNMENT = re.compile(
+_STOP = compile_late(r"[.!?](?=\s|\Z)|\n")
+_COLON = compile_late(r"(?<!\d):(?!/)|:(?=\s)")
+_DISOWNMENT = compile_late(
     r",?(?: which)?(?: (?:is|was|are|were|has been|turned out))?(?: [\w-]{1,15}){0,2}? (?:wrong|incorrect|outdated|"
     r"mistaken|invalid|obsolete|false|void|superseded|no longer|not (?:true|right)|based on)\b",
     _FLAGS,

@@ -17,6 +17,7 @@ from holdfast.text.detect.cues import Mood
 from holdfast.text.detect.key_phrases import KeyPhrase, find_key_phrases
 from holdfast.text.detect.quotations import blank_quotations
 from holdfast.text.detect.shapes import LABEL_WORDS, Shape, shape_of
+from holdfast.text.expressions import compile_late
 from holdfast.text.guard.finder import find_statements
 from holdfast.text.guard.patterns import GuardFact
 from holdfast.text.values import (
@@ -53,15 +54,15 @@ CANDIDATE_CHARACTERS = 400
 """The number of facts, and the characters of each value that are read. No sentence replaces a longer value."""
 CLAUSE_CHARACTERS = 80
 """The characters before a value that are searched for a denial."""
-_STOPS = re.compile(r"[.!?;\n]")
-_CLAUSE = re.compile(r"[.,;:!?\n]|\b(?:but|instead|so|because|and)\b", re.IGNORECASE)
+_STOPS = compile_late(r"[.!?;\n]")
+_CLAUSE = compile_late(r"[.,;:!?\n]|\b(?:but|instead|so|because|and)\b", re.IGNORECASE)
 BEHIND_WORDS = 8
 OCCURRENCES = 12
 """The number of occurrences of a value that are stored with the words around them."""
 RECENT_MESSAGES = 2
 RIVALS = 20
 """The number of rivals that a fact is compared with."""
-_REMARK = re.compile(r"\s?[(\[][^)\]]{0,80}[)\]]\s?")
+_REMARK = compile_late(r"\s?[(\[][^)\]]{0,80}[)\]]\s?")
 PERSON_WORDS = word_set(
     "people person guest seat ticket passenger traveler traveller rider adult party head table attendee visitor "
     "player member"
@@ -87,17 +88,35 @@ class MessageText:
         self.lower = self.text.lower()
         if len(self.lower) != len(self.text):
             self.lower = self.text  # some letters change their length: positions would be wrong
-        self.words: list[Word] = find_words(self.text)
-        self.mentions: list[ValueMention] = find_mentions(self.text)
-        self.stems = frozenset(word.stem for word in self.words)
-        self.by_kind: dict[str, list[ValueMention]] = {}
-        for mention in self.mentions:
-            self.by_kind.setdefault(mention.kind, []).append(mention)
-        if "date" in self.by_kind or "time" in self.by_kind:
-            self.by_kind["moment"] = moments.join_moments(self.text, self.mentions)
-        self._starts = [word.start for word in self.words]
         self._stems: dict[int, frozenset[str]] = {}
         self._denials: dict[int, bool] = {}
+
+    # Read when a rule asks for it: without facts, few rules ask anything of earlier messages.
+
+    @cached_property
+    def words(self) -> list[Word]:
+        return find_words(self.text)
+
+    @cached_property
+    def mentions(self) -> list[ValueMention]:
+        return find_mentions(self.text)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset(word.stem for word in self.words)
+
+    @cached_property
+    def by_kind(self) -> dict[str, list[ValueMention]]:
+        by_kind: dict[str, list[ValueMention]] = {}
+        for mention in self.mentions:
+            by_kind.setdefault(mention.kind, []).append(mention)
+        if "date" in by_kind or "time" in by_kind:
+            by_kind["moment"] = moments.join_moments(self.text, self.mentions)
+        return by_kind
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [word.start for word in self.words]
 
     @cached_property
     def moods(self) -> list[cues.Mood]:
@@ -419,7 +438,6 @@ class Scene:
         """The domains of the newest facts: the current topic."""
         self.named_domains = {target.domain for target in self.targets if self.message.stems & set(target.key.domain)}
         self.all_domains = {target.domain for target in self.targets}
-        self.previous_stems = frozenset[str]().union(*(message.stems for message in self.previous))
         seqs = Counter(utterance.seq for utterance in observation.previous)
         self.known_seqs = {seq for seq, count in seqs.items() if seq and count == 1}
         """The messages that a span can refer to."""
@@ -432,6 +450,21 @@ class Scene:
         """The values in a sentence by kind; a cache of `cue_rules`."""
         self.text_evidence: tuple[str, ...] = ()
         """The evidence from the whole message; a cache of `evidence`."""
+
+    @cached_property
+    def previous_stems(self) -> frozenset[str]:
+        return frozenset[str]().union(*(message.stems for message in self.previous))
+
+    @cached_property
+    def exploration_cue(self) -> str:
+        """The phrase with which the conversation began to explore options, unless it has ended that since."""
+        cue = ""
+        for message in (*self.previous, self.message):
+            if cues.EARNEST.search(message.text):
+                cue = ""
+            elif exploration := cues.EXPLORATION.search(message.text):
+                cue = " ".join(exploration[0].lower().split())
+        return cue
 
     def key_phrases(self, message: MessageText) -> list[KeyPhrase]:
         """The phrases of a message that name facts."""

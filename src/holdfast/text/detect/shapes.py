@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from holdfast.text.expressions import compile_late
 from holdfast.text.values import ValueMention, find_mentions, is_same_mention, normalise_name
 from holdfast.text.words import STOP, ends_sentence, is_abbreviated, strip_plural, word_set
 
@@ -29,20 +30,20 @@ NAME_WORDS = 8
 """The most words of a name, all capitalised."""
 SHORT_LABEL = 3
 """The most words of a value in lower case."""
-_RANGE = re.compile(
+_RANGE = compile_late(
     r"(?<![\w:.])\d{1,2}(?::\d{2})?\s?(?:[ap]m)?\s?(?:-|–|to|until|till)\s?\d{1,2}(?::\d{2})?\s?(?:[ap]m\b)?(?![\w:/]|"
     r"[.,-]\d)",
     re.IGNORECASE,
 )
-_QUANTITY = re.compile(
+_QUANTITY = compile_late(
     r"[-−]?\d[\d,]{0,12}(?:\.\d{1,4})?\s?(?:[a-zµ°²³%/]{1,12}|[A-Z]{1,4})\b(?:\s(?:a|per|each)\s[a-z]{1,10})?",
     re.IGNORECASE,
 )
-_CODE = re.compile(
+_CODE = compile_late(
     r"(?=[\w-]{0,20}\d|[A-Za-z]{1,3}\s\d)(?:[A-Z]{1,4}\s?-?\d[\w-]{0,15}|[\w]{1,20}(?:[-_./][\w]{1,20}){0,5}|"
     r"[A-Za-z]{2}\s\d{2,4})"
 )
-_TOKEN = re.compile(r"(?=\S{0,100}[@/_.#:+\\\d-])[^\s,;!?()\"“”]{2,100}(?<![.:'])")
+_TOKEN = compile_late(r"(?=\S{0,100}[@/_.#:+\\\d-])[^\s,;!?()\"“”]{2,100}(?<![.:'])")
 """One word with punctuation inside: a handle, a path, a file, a door code."""
 _POSTCODE = r"(?:[A-Z]{1,2}\d[A-Z\d]?\s?\d[A-Z]{2}|\d{4,6}(?:-\d{3,4})?|[A-Z]{2}\s\d{5})"
 _ROADS = (
@@ -56,7 +57,7 @@ _UNIT = (
     r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite|[Rr]oom|[Ff]loor)\.?\s#?\w{1,6}\b|"
     r"[Nn]o\.?\s?\d{1,5}\b|\d{1,2}[ºª°](?:\s?[A-Z]\b)?|#\s?\w{1,6}|\d{1,2}(?:st|nd|rd|th)\sfloor)"
 )
-_STREET = re.compile(
+_STREET = compile_late(
     r"(?:(?:[Ff]lat|[Aa]pt|[Aa]partment|[Uu]nit|[Ss]uite)\s\w{1,6},?\s)?(?:"
     + _HOUSE
     + r",?\s(?:"
@@ -69,8 +70,8 @@ _STREET = re.compile(
     + _HOUSE
     + r"\b(?!\s(?:people|persons|days|nights|times|euros|dollars)))"
 )
-_STREET_LOWER = re.compile(_HOUSE + r"\s(?:[a-z'’-]{2,20}\s){1,3}" + _ROADS + r"\b\.?", re.IGNORECASE)
-_TOWN = re.compile(
+_STREET_LOWER = compile_late(_HOUSE + r"\s(?:[a-z'’-]{2,20}\s){1,3}" + _ROADS + r"\b\.?", re.IGNORECASE)
+_TOWN = compile_late(
     r"(?:,?\s"
     + _UNIT
     + r"|(?:,|\sin)\s(?!(?:Please|Thanks|Thank|Not|And|But|So|Also|The|My|I|It|Can|Could|If)\b)(?:"
@@ -81,12 +82,12 @@ _TOWN = re.compile(
     + _POSTCODE
     + r"\b(?:\s[A-Z][\w'’-]{1,25}){0,2})"
 )
-_TOWN_LOWER = re.compile(
+_TOWN_LOWER = compile_late(
     r",\s(?P<town>[a-z'’-]{3,20}(?:\s[a-z'’-]{3,20})?)(?:,?\s(?P<code>[a-z]{1,2}\d[a-z\d]?\s?\d[a-z]{2}|"
     r"\d{4,6}))?(?=[.,;!?\n]|$)"
 )
 _TRIM = " \t\"'“”‘’`*_.,;:-–—"
-_DIFFERENCE = re.compile(
+_DIFFERENCE = compile_late(
     r"\s(?:more|less|fewer|over|short|away|late|early|left|too|extra|higher|lower|behind|ahead|older|younger|below|"
     r"above|off|cheaper|better|worse|longer|shorter|faster|slower|ago|apart|each way)\b",
     re.IGNORECASE,
@@ -135,13 +136,13 @@ _STATES = word_set(
     "waiting warm wasted weak weird well wet wide wonderful wonky working worn worse worst worth wrong"
 )
 """Words for a state: a value only in an explicit request, or of a status."""
-_PARTICIPLE = re.compile(r"[a-z]{4,}(?:ing|ly|able|ible|ful|less|ous|ish)")
-_OWNED = re.compile(r"-(?:owned|run|based|made|like|style|friendly|free|sized|built|themed)$", re.IGNORECASE)
-_JUDGEMENT = re.compile(r"\s?(?:a|an|one)\s(?-i:[a-z])", re.IGNORECASE)
-_DEMONYM = re.compile(
+_PARTICIPLE = compile_late(r"[a-z]{4,}(?:ing|ly|able|ible|ful|less|ous|ish)")
+_OWNED = compile_late(r"-(?:owned|run|based|made|like|style|friendly|free|sized|built|themed)$", re.IGNORECASE)
+_JUDGEMENT = compile_late(r"\s?(?:a|an|one)\s(?-i:[a-z])", re.IGNORECASE)
+_DEMONYM = compile_late(
     r"(?:[A-Z][a-z]{1,12}(?:ian|ish|ese)|German|French|Dutch|Swiss|American|Mexican|African|European|Korean|Greek|Thai)"
 )
-_GIVEN_IAN = re.compile(
+_GIVEN_IAN = compile_late(
     r"(?:Sebast|Christ|Br|Viv|Jul|Dam|Adr|Fab|Flor|Gill|Lill|Maximil|Kil|Mar|Hadr|Dor|Bast|Cypr|Valer)ian"
 )
 _ATTRIBUTES = word_set(
@@ -159,7 +160,7 @@ _PERSONS = word_set(
     "manager owner lead reviewer boss assignee contact assistant doctor dentist lawyer teacher coach partner wife "
     "husband editor author approver sponsor supervisor host speaker chair organizer organiser driver nanny agent"
 )
-_GIVEN_NAME = re.compile(r"April|May|June|August|Summer|Autumn|Wednesday")
+_GIVEN_NAME = compile_late(r"April|May|June|August|Summer|Autumn|Wednesday")
 """Names of people that are also words for times."""
 _DATED = word_set("date day month time deadline birthday start end launch release")
 
@@ -250,7 +251,9 @@ def read_value(
     return value if not _repeats_old(target, value.full_text or value_text) else None
 
 
-_PART_END = re.compile(r"\s*(?:[.!?;]|$|,\s(?:same|the rest|everything else|otherwise)\b|(?:now|instead|please|pls)\b)")
+_PART_END = compile_late(
+    r"\s*(?:[.!?;]|$|,\s(?:same|the rest|everything else|otherwise)\b|(?:now|instead|please|pls)\b)"
+)
 """The text behind a part of a value, if the part is complete."""
 
 
@@ -334,19 +337,19 @@ def _read_typed(target: TargetFact, message: MessageText, start: int) -> ValueMa
     return ValueMatch(start, best.end, certain=not continues)
 
 
-_LETTERED = re.compile(r"(?:\d{1,3}[A-Z]|[A-Z]\d{1,3})\b(?![-./]\w)")
+_LETTERED = compile_late(r"(?:\d{1,3}[A-Z]|[A-Z]\d{1,3})\b(?![-./]\w)")
 """A number with a letter, such as the number of a terminal or a room."""
 _CALENDAR = word_set("date time moment")
-_CONTINUES = re.compile(
+_CONTINUES = compile_late(
     r"\s(?:at|@|from|the)\s\d|,?\s\d{1,2}(?::\d{2})?\b(?!\s?(?:people|persons?|tickets?|guests?))", re.IGNORECASE
 )
 """The continuation of a day or a time."""
-_UNIT_BEHIND = re.compile(
+_UNIT_BEHIND = compile_late(
     r"\s?(?:hours?|h|hrs?|units?|items?|pieces?|people|persons?|from|per|a|in|as|now|and|or|since|already|because|until|"
     r"till|today|again|instead|please|pls|these|this|but|so|with|at|on|to|which|not|they|it)\b"
 )
 """Behind a number: its unit, or no noun."""
-_BARE_HOUR = re.compile(r"\d{1,2}(?=\s*(?:[,.!?;]|$|instead|please|pls|now|sharp|not))")
+_BARE_HOUR = compile_late(r"\d{1,2}(?=\s*(?:[,.!?;]|$|instead|please|pls|now|sharp|not))")
 
 
 def _is_of_kind(target: TargetFact, mention: ValueMention) -> bool:
@@ -430,9 +433,9 @@ def _read_address(text: str, start: int) -> ValueMatch | None:
     return _finish_address(text, start, end)
 
 
-_SAINT = re.compile(r"(?<=\sSt)\.(?:\s[A-Z][\w'’-]{1,30}){1,4}")
+_SAINT = compile_late(r"(?<=\sSt)\.(?:\s[A-Z][\w'’-]{1,30}){1,4}")
 """`St.` for Saint behind a house number: `5 St. Anne's Court`."""
-_ADDRESS_GOES_ON = re.compile(r",\s?(?:[\d#]|[A-Z][\w.-]{0,20}(?:\s?[,.;]|\s\d|$))")
+_ADDRESS_GOES_ON = compile_late(r",\s?(?:[\d#]|[A-Z][\w.-]{0,20}(?:\s?[,.;]|\s\d|$))")
 
 
 def _finish_address(text: str, start: int, end: int) -> ValueMatch:
@@ -478,8 +481,8 @@ def _read_label(target: TargetFact, text: str, start: int, limit: int, *, is_req
     return ValueMatch(start, extend_to_stop(text, start, end), certain=certain and not doubted, doubted=doubted)
 
 
-_ARTICLE = re.compile(r"[\s\"'“‘`*]*(?:(?:the|a|an|(?:The|A|An)(?=\s[a-z]))\s(?=\S))?[\"'“‘`]?")
-_QUOTED = re.compile(r"[\"“](?P<inner>[^\"“”\n]{1,80})[\"”](?=[\s.,;!?)]|$)")
+_ARTICLE = compile_late(r"[\s\"'“‘`*]*(?:(?:the|a|an|(?:The|A|An)(?=\s[a-z]))\s(?=\S))?[\"'“‘`]?")
+_QUOTED = compile_late(r"[\"“](?P<inner>[^\"“”\n]{1,80})[\"”](?=[\s.,;!?)]|$)")
 _POSITIONS = word_set("first second third fourth fifth last latter former other same next previous")
 """Words that refer to one of several things and name none."""
 _NAME_PARTS = word_set("name number ordinal code")
@@ -569,7 +572,7 @@ def _is_attribute(target: TargetFact) -> bool:
 
 ITEM_WORDS = 3
 """The most words of an item in a list, or of a remark in brackets that belongs to a name."""
-_LABEL_END = re.compile(
+_LABEL_END = compile_late(
     r"(?:[,;!?\n()]|[\u2600-\u27bf\U0001f300-\U0001faff]|\.(?=\s|$)|\s[\w.]{1,30}\s?=|\s[-–—]+\s|:\s|[\"”’']?(?:\s|"
     r"^)(?:instead|now|please|pls|plz|because|since|as of|from now|from here|but|then|so|rather|going forward|"
     r"effective|if|when|where|which|who|that|thanks|thx|thank|cheers|lol|lmao|haha+|jk|again|today|after all|for me|"
@@ -582,19 +585,19 @@ _LABEL_END = re.compile(
     r"henceforth|onwards?|unless|except|except for|apart from|courtesy of|following|given|nobody|everyone|its|it's|"
     r"that's|i'm|we're)(?=\s|[,;.!?]|$))"
 )
-_AND_END = re.compile(r"\sand\s", re.IGNORECASE)
-_SUFFIX = re.compile(
+_AND_END = compile_late(r"\sand\s", re.IGNORECASE)
+_SUFFIX = compile_late(
     r",\s(?:Inc|Ltd|LLC|LLP|Corp|Co|PLC|plc|GmbH|S\.A|M\.D|MD|Ph\.D|PhD|Jr|Sr|Esq|MBA|MSc|DDS|RN|QC|KC|MP)\b\.?"
 )
 """Parts of a name behind a comma."""
-_BRACKETS = re.compile(r"\s?\((?P<inner>[^()\n]{1,30})\)")
-_ITEM = re.compile(r",\s(?P<item>[^,;.!?\n()]{1,40})(?=[,;.!?\n)]|$)")
-_LEADS_ON = re.compile(
+_BRACKETS = compile_late(r"\s?\((?P<inner>[^()\n]{1,30})\)")
+_ITEM = compile_late(r",\s(?P<item>[^,;.!?\n()]{1,40})(?=[,;.!?\n)]|$)")
+_LEADS_ON = compile_late(
     r"\s(?:at|on|in|by|with|for)\s(?:the\s)?(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|"
     r"May|June|July|August|September|October|November|December|I\b)[A-Z]|\s(?:or|to)\s"
 )
 """A continuation that may be part of a name: `Bar at the Park`."""
-_NAME_GOES_ON = re.compile(
+_NAME_GOES_ON = compile_late(
     r",\s(?:the\s)?(?!(?:Thanks|Thank|Please|Cheers|Not|Inc|No)\b)[A-Z\d][\w'-]{0,20}(?:\s(?:&|and|of|the|"
     r"[A-Z\d][\w'-]{0,20})){0,4}\s?(?:[.;!?\n]|$)"
 )

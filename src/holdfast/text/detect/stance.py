@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from holdfast.text.expressions import compile_late
 from holdfast.text.words import RELATIVES, Sentence
 
 Stance: TypeAlias = Literal["earnest", "doubtful", "none"]
@@ -19,7 +20,7 @@ FOLLOWING_CHARACTERS = 160
 
 
 def _compile_any(*phrases: str) -> re.Pattern[str]:
-    return re.compile((r"(?<![\w'])(?:" + "|".join(phrases) + r")(?![\w'])").replace(" ", r"\s+"), re.IGNORECASE)
+    return compile_late((r"(?<![\w'])(?:" + "|".join(phrases) + r")(?![\w'])").replace(" ", r"\s+"), re.IGNORECASE)
 
 
 def _compile_opening(*phrases: str) -> re.Pattern[str]:
@@ -29,12 +30,12 @@ def _compile_opening(*phrases: str) -> re.Pattern[str]:
         r"sorry|also|please|quick question|one more thing|btw|by the way|anyway|honestly|seriously|no|yes|yeah|now|"
         r"just checking|just wondering|remind me|morning|excuse me)\W{1,4}){0,3}"
     )
-    return re.compile(
+    return compile_late(
         (r"\W{0,10}" + opener + r"(?:" + "|".join(phrases) + r")(?![\w'])").replace(" ", r"\s+"), re.IGNORECASE
     )
 
 
-_SEPARATOR = re.compile(
+_SEPARATOR = compile_late(
     r"[,;:–—]\s+|(?<![\w'])any\s?more\s(?=it)|\s-{1,2}\s|(?<![\w'])(?:but|so|because|and|though|although|however|"
     r"plus|cause|cos|cuz)\s",
     re.IGNORECASE,
@@ -69,7 +70,7 @@ _EMBEDDED = _compile_any(
     r"shame",
 )
 """Before a statement that is only asked about, checked or remarked on."""
-_TAG = re.compile(
+_TAG = compile_late(
     r",?\s+(?:right|correct|yes|no|yeah|innit|huh|eh|true|or not|or what|or is it|or was it|am i right|"
     r"(?:is|are|was|were|do|does|did|has|have|wo|would|could|ca|should)n'?t (?:it|he|she|they|we|i|you|that)|"
     r"(?:is|are|was|does|did) (?:it|that|this) (?:right|correct|so|true|ok|not)?)\s*[?.!]*\s*$",
@@ -88,7 +89,7 @@ _LEADING = _compile_any(
     r"the)"
 )
 """Before a statement about a time that has not come yet."""
-_ONLY_IF = re.compile(
+_ONLY_IF = compile_late(
     r"\W{0,4}(?:but |and |though |only |just |that is,? |i\.e\. )*(?:if|unless|provided|once|as long as|assuming|"
     r"in case|only (?:if|then|when)|depending)\b(?! (?:possible|you can|you could|that's ok|again|more)\b)",
     re.IGNORECASE,
@@ -105,7 +106,7 @@ _NEGATION = _compile_any(
     r"instead of|without|stop|avoid|nearly|almost|refuse\w*|hardly|no reason|neither|dont|please not|not yet|not that|"
     r"it'?s not|isnt|wasnt|no longer",
 )
-_NOT_LAST = re.compile(r"\bnot(?:\s+to)?\s*$", re.IGNORECASE)
+_NOT_LAST = compile_late(r"\bnot(?:\s+to)?\s*$", re.IGNORECASE)
 _NO_CHANGE = _compile_any(
     r"keep|keeps|keeping|kept|leave(?=\s*$)|leave (?:it|that|this|them|the|my|our|everything|things)|still|stays?|"
     r"staying|remains?|unchanged|the same|as is|as it is|already|as planned|like before"
@@ -118,7 +119,7 @@ _REPORT_VERBS = (
     r"complains|shows?|showed|reads?|stated|states|informed|notified|confirmed|confirms|decided|recommended|recommends|"
     r"advised|advises|requested|requests|expects?|expected|prefers?|preferred)"
 )
-_REPORT = re.compile(
+_REPORT = compile_late(
     r"(?P<who>(?:[\w'-]{1,20}\s+){1,5}?)(?:(?:just|also|even|always|keeps?|still|already|has|have|had|once|only|"
     r"now)\s+){0,2}(?P<verb>(?<!second\s)(?<!first\s)(?<!my\s)"
     + _REPORT_VERBS
@@ -126,7 +127,7 @@ _REPORT = re.compile(
     r"this morning|in the|on the|at the|that|already|know))?(?=\s|[:,]|$)",
     re.IGNORECASE,
 )
-_OWN_REPORT = re.compile(r"(?:^|\s)(?:i|we)(?:'ve|'d)?\s*$", re.IGNORECASE)
+_OWN_REPORT = compile_late(r"(?:^|\s)(?:i|we)(?:'ve|'d)?\s*$", re.IGNORECASE)
 _OWN_SAYING = _compile_any(
     r"said|say|told|mentioned|wrote|confirmed|decided|asked|emailed|texted|agreed|requested|signed|confirm|let"
 )
@@ -140,14 +141,14 @@ _AUTHORITIES = _compile_any(
     r"dealer|dealership|supplier|vendor"
 )
 """Authorities on a thing: their reports about it are statements."""
-_MESSAGE_TO_OTHERS = re.compile(
+_MESSAGE_TO_OTHERS = compile_late(
     r"\b(?:tell|inform|notify|remind|warn|email|text|message|let)\s+(?!me\b|us\b|you\b|it\b|"
     r"go\b)(?:[\w'-]{1,20}\s+){1,3}(?:know|that)\b|"
     r"\b(?:tell|inform|notify|warn|assure)\s+(?!me\b|us\b|you\b)[\w'-]{1,20}\s*[:,]?\s*$",
     re.IGNORECASE,
 )
 """An instruction to tell somebody else: the content may be true or not."""
-_PER = re.compile(
+_PER = compile_late(
     r"\b(?:according to|rumou?r has it|word is|allegedly|supposedly|i (?:was|'ve been|have been) told)\b", re.IGNORECASE
 )
 _PAST = _compile_any(
@@ -196,23 +197,23 @@ _SCOPE = _compile_any(
     r"trial|in the meantime|meanwhile|over (?:easter|christmas|the)|for the (?:weekend|week|holidays?|trip|conference|"
     r"demo|test|summer|draft|pilot|experiment)"
 )
-_FOR_ONE = re.compile(
+_FOR_ONE = compile_late(
     r"\W{0,4}(?:(?:and|but|so|also|ok|okay|btw)\W{1,2})?(?:[Oo]nly\s|[Jj]ust\s)?[Ff]or\s(?:(?:Mon|Tues|Wednes|Thurs|"
     r"Fri|Satur|Sun)day,|the|my|our|this|that|his|her|their|a|an|[A-Z][\w'-]{1,20})"
     r"\s?(?!(?:record|sake|avoidance|most|first|next|last|best)\b)(?:[\w'-]{1,20}\s?){0,4}(?:,\s|$)"
 )
 """`For the Tokyo trip, …`: the statement applies only there."""
-_DRAFT_LABEL = re.compile(
+_DRAFT_LABEL = compile_late(
     r"\s{0,9}(?:[\[(]\s?(?:draft|work in progress|wip)\b[^\])\n]{0,60}[\])]"
     r"|(?:(?:rough|first|early)\s)?(?:draft|work in progress|wip)\s?[:–—-])",
     re.IGNORECASE,
 )
 """The label of a line that is a draft: it changes only facts of that scope."""
-_IN_DRAFT = re.compile(
+_IN_DRAFT = compile_late(
     r"\s{0,9}(?:in|for)\s(?:the|this|my|our|a)\s(?:(?:rough|first|early)\s)?draft\b(?!\s(?:of|for)\b)", re.IGNORECASE
 )
 """A sentence about a draft."""
-_FOR_SOME = re.compile(
+_FOR_SOME = compile_late(
     r"\sfor\s(?!(?:everyone|everybody|all|good|sure|real|certain|now|me|us|you|free|the\s(?:whole|entire|record)|both|"
     r"any|each|every|a\schange|once|ever|your|anyone|life|my|our)\b)\w",
     re.IGNORECASE,
@@ -224,14 +225,14 @@ _ELSEWHERE = _compile_any(
     r"shows?|recommends?|suggests?|lists?|is on|runs?)"
 )
 """A statement about another place or document."""
-_TODAY = re.compile(
+_TODAY = compile_late(
     r"(?<!of)(?<!from)(?<!since)(?<!until)\s(?:today|tonight|this (?:morning|afternoon|evening))\b", re.IGNORECASE
 )
-_PRESENT = re.compile(r"\b(?:is|are)\b|'s\b", re.IGNORECASE)
+_PRESENT = compile_late(r"\b(?:is|are)\b|'s\b", re.IGNORECASE)
 _LONG_PAST = _compile_any(
     r"last time|back then|(?:years|months|decades) ago|at the time|in (?:19|20)\d\d|in those days|once upon"
 )
-_AS_BEFORE = re.compile(r"[\s,]{0,3}(?:just )?(?:as|like|same as) (?:before|ever|it was|always)\b", re.IGNORECASE)
+_AS_BEFORE = compile_late(r"[\s,]{0,3}(?:just )?(?:as|like|same as) (?:before|ever|it was|always)\b", re.IGNORECASE)
 _HEDGE = _compile_any(
     r"i (?:kind of |sort of )?(?:think|thnik|guess|believe|suppose|reckon|assume|imagine|suspect|feel like)|maybe|mayb|"
     r"perhaps|probably|prob|possibly|potentially|not (?:entirely |100% |quite |totally |too |so |completely )?(?:sure|"
@@ -257,7 +258,7 @@ _IDLE = _compile_any(
 )
 """A remark that the message does not count."""
 _WITHDRAWAL = _compile_any(r"ignore (?:that|this|it)|never ?mind|forget (?:it|that|what i)|scratch that")
-_SECOND_THOUGHT = re.compile(
+_SECOND_THOUGHT = compile_late(
     r"\W{0,4}(?:(?:hm+|oh|uh|um|ah)\W{1,3})?(?:wait|no,? wait|hold on|hang on|scratch that|oops|correction|i mean|"
     r"make that|or rather|actually,? (?:no|wait|make|not|it's|it is|leave|scratch)|sorry,? (?:no|not|i mean|make|wait|"
     r"it's|wrong)|no,? (?:not|make|it's|sorry|actually))\b",
@@ -271,7 +272,7 @@ _IRONY = _compile_any(
     r"apparently (?:my|the) new|might as well|for all i care|oh (?:great|joy|wonderful|sure|fantastic|perfect|lovely)|"
     r"how (?:nice|lovely|wonderful)|of course it is|yay|at this rate|by the look of it|feels like"
 )
-_EMOJI = re.compile("[\U0001f602\U0001f923\U0001f643\U0001f609\U0001f61c]|[;:]-?[pPD)](?!\\w)")
+_EMOJI = compile_late("[\U0001f602\U0001f923\U0001f643\U0001f609\U0001f61c]|[;:]-?[pPD)](?!\\w)")
 _WISH = _compile_any(
     r"wish(?:es|ed)?|hope|(?:about|high) time|hoping|dream(?:s|ing|ed)?|(?:would|'d) (?:really |so |absolutely )?love|"
     r"if only|would be (?:nice|great|cool|lovely|good|better|perfect|ideal)|fantasi[sz]e|longing|can't wait|"

@@ -26,6 +26,7 @@ from holdfast.text.detect.scene import (
     is_current,
 )
 from holdfast.text.detect.shapes import ValueMatch, read_value
+from holdfast.text.expressions import compile_late
 from holdfast.text.words import Sentence, find_words, word_set
 
 AHEAD_CHARACTERS = 90
@@ -33,7 +34,7 @@ AHEAD_CHARACTERS = 90
 
 
 def compile_phrases(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern.replace(" ", r"\s"), re.IGNORECASE)
+    return compile_late(pattern.replace(" ", r"\s"), re.IGNORECASE)
 
 
 FILL = (
@@ -320,10 +321,10 @@ def _read_value_first(message: MessageText, phrase: KeyPhrase, sentence: Sentenc
             return
 
 
-_VALUE_BEHIND = re.compile(
+_VALUE_BEHIND = compile_late(
     r"(?:\sagain|\snow|\stoo|\salready)?\s?(?:[:,–—-]|[^\w\s,.;!?()#@/\"'+-]{1,3})?\s?", re.IGNORECASE
 )
-_CHANGED_BEHIND = re.compile(
+_CHANGED_BEHIND = compile_late(
     r"(?:'s)?\s(?:(?:has|have|just|is|was|got|'s|have)\s){0,3}(?:been\s)?(?:changed|moved|wrong|incorrect|outdated|"
     r"out of date|broken|broke|misspelled|misspelt|different|switched|updated|stolen|lost|new|replaced|off by|"
     r"not right|not correct)\b",

@@ -76,7 +76,7 @@ _FILE = re.compile(r"[^\s*?]*[^\s/.*?]\.[A-Za-z]\w{0,9}")
 _WORTH_QUOTING = re.compile(r"\w")
 _NOT_LABEL = re.compile(r"[^\w.-]+")
 _NOT_TOOL = re.compile(r"[\s,;→]+")
-_FAILURE = re.compile(
+FAILURE = re.compile(
     r"\W{0,12}(?:[\w.-]{1,60}[\s:]\W{0,3}){0,2}?(?:[\w.]{0,60}(?:error|exception)(?=[\"'\]]{0,2}\s?:|\[|$)|"
     r"(?:fatal|panic|traceback|fail(?:ed|ure)?)(?=[:\s(]|$))",
     re.IGNORECASE,
@@ -89,14 +89,14 @@ _LABEL = re.compile(r"[\w.-]{1,40}: ")
 
 _LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff]"
 """Letters and digits of the scripts with spaces between words."""
-_TOKEN = re.compile(rf"(?:(?<!/)(?:~|\.{{1,2}})?/|[.@$#])?{_LETTER}+(?:[./@:+#~$-]{{1,3}}{_LETTER}+)*")
-_FILE_LINE = re.compile(r"(\S*[^\s/.]\.[A-Za-z]\w{0,9}):\d+(?::.*)?")
+TOKEN = re.compile(rf"(?:(?<!/)(?:~|\.{{1,2}})?/|[.@$#])?{_LETTER}+(?:[./@:+#~$-]{{1,3}}{_LETTER}+)*")
+FILE_LINE = re.compile(r"(\S*[^\s/.]\.[A-Za-z]\w{0,9}):\d+(?::.*)?")
 _NUMBER = re.compile(r"(?!\d{4}-\d\d-\d\d$)[\d.,:/+#$-]+")  # dates are names
 _CODE = re.compile(r"\d|_|[^\W_][./@:#][^\W_]|[a-z][A-Z]|[A-Z]{2}")
 _KEY = re.compile(r'"([^\W\d]{3,40})"\s?:')
 _OPENING = re.compile(r"(?:\A|[.!?:\n])[^\w\n]{0,8}([A-Z]\w+)")
 _INITIALS = re.compile(r"[^\W_](?:\.[^\W_])*")
-_JOINTS = re.compile(r"[./@:+#~$-]+")
+JOINTS = re.compile(r"[./@:+#~$-]+")
 USER, ASSISTANT, ARGUMENT, LONG_ARGUMENT, RESULT = 1, 2, 4, 8, 16
 """The sources of a name, as flags."""
 NUMBER, PATH, CODE, CAPITALS, WORD = "number", "path", "code", "capitals", "word"
@@ -136,7 +136,7 @@ class NameIndex:
         if source == RESULT:
             self._keys.update(_KEY.findall(text))
         opening = Counter(_OPENING.findall(text)) if source != RESULT and " " in text else {}
-        for token, times in Counter(_TOKEN.findall(text)).items():
+        for token, times in Counter(TOKEN.findall(text)).items():
             spelling, kind = self._classify(token)
             if kind == WORD and times <= opening.get(token, 0):
                 continue  # capitalised only as the first word of a sentence
@@ -153,9 +153,9 @@ class NameIndex:
     def find(self, text: str) -> frozenset[str]:
         """The known names in a text, and the names that are parts of them."""
         names: set[str] = set()
-        for token in _TOKEN.findall(text):
+        for token in TOKEN.findall(text):
             spelling, _ = self._classify(token)
-            names.update(name for name in (spelling, *_JOINTS.split(token)) if name in self._names)
+            names.update(name for name in (spelling, *JOINTS.split(token)) if name in self._names)
         return frozenset(names)
 
     def worth(self, spelling: str) -> float:
@@ -177,13 +177,13 @@ class NameIndex:
         """The name in a token, without the line number behind a file name, and its kind; None for a plain word."""
         known_name = self._known.get(token)
         if known_name is None:
-            file_line = _FILE_LINE.fullmatch(token)
+            file_line = FILE_LINE.fullmatch(token)
             spelling = file_line[1] if file_line else token
-            self._known[token] = known_name = spelling, _kind_of(spelling)
+            self._known[token] = known_name = spelling, kind_of(spelling)
         return known_name
 
 
-def _kind_of(token: str) -> str | None:
+def kind_of(token: str) -> str | None:
     if len(token) < 3 or len(token) > LONGEST_NAME:
         return None
     if _NUMBER.fullmatch(token):
@@ -402,9 +402,9 @@ class Transcript:
         entry.opening = tuple(dict.fromkeys((*_leading_numbers(entry.fragments, CONCLUSION_CHARACTERS), last)))
 
     def _read_call(self, call: ToolCall) -> _PendingCall:
-        for _, value in _iter_arguments(call.args):
+        for _, value in iter_arguments(call.args):
             self.names.add(value, ARGUMENT if len(value) <= SHORT_ARGUMENT else LONG_ARGUMENT)
-        arguments = list(islice(_iter_arguments(call.args), _MAX_ARGUMENTS))
+        arguments = list(islice(iter_arguments(call.args), _MAX_ARGUMENTS))
         plain = [(key, value) for key, value in arguments if key in _scalar_keys(call.args)]
         file = next(((key, value) for key, value in plain if _is_file(value)), None)
         about = [file] if file else [argument for argument in plain if len(argument[1]) <= SHORT_ARGUMENT]
@@ -647,7 +647,7 @@ def _parse_call_text(text: str, label: str) -> dict[int, Fragment]:
     return fragments
 
 
-def _iter_arguments(value: Json) -> Iterator[tuple[str, str]]:
+def iter_arguments(value: Json) -> Iterator[tuple[str, str]]:
     """Yield the texts and numbers in the arguments of a call, each with its key."""
     stack: list[tuple[str, Json]] = [("", value)]
     while stack:
@@ -701,7 +701,7 @@ def _iter_texts(parts: Iterable[Part]) -> Iterator[str]:
             case Text(text):
                 yield text
             case Data(value):
-                yield ", ".join(_show_argument(*argument) for argument in _iter_arguments(value))
+                yield ", ".join(_show_argument(*argument) for argument in iter_arguments(value))
             case Body(preview=preview):
                 yield preview
             case File(name=str(name)):
@@ -713,5 +713,5 @@ def _find_failure(text: str) -> str:
     lines = text.split("\n", _OUTPUT_LINES)[:_OUTPUT_LINES]
     if len(lines) == _OUTPUT_LINES:
         lines += text[-_TAIL_CHARACTERS:].rsplit("\n", _OUTPUT_LINES)[1:]
-    failure = next((line for line in lines if len(line) < 1_000 and _FAILURE.match(line)), "")
+    failure = next((line for line in lines if len(line) < 1_000 and FAILURE.match(line)), "")
     return flatten(failure, FAILURE_CHARACTERS)

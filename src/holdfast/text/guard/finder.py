@@ -125,6 +125,16 @@ def _url_prefixes(url: str) -> Iterator[str]:
 
 def edit_text(text: str, statements: Sequence[GuardStatement], policy: GuardMode) -> str:
     """Redact or annotate the statements in a text. Withheld values are replaced under every policy."""
+    parts: list[str] = []
+    end = 0
+    for (start, stop), new in sorted(list_edits(text, statements, policy).items()):
+        parts += text[end:start], new
+        end = max(end, stop)
+    return "".join((*parts, text[end:])) if parts else text
+
+
+def list_edits(text: str, statements: Sequence[GuardStatement], policy: GuardMode) -> dict[tuple[int, int], str]:
+    """What replaces which characters of a text; a note replaces none."""
     edits: dict[tuple[int, int], str] = {}
     for statement in statements:
         if _is_replaced(statement, policy):
@@ -133,12 +143,7 @@ def edit_text(text: str, statements: Sequence[GuardStatement], policy: GuardMode
             at = (statement.note_at, statement.note_at)
             note = f" {_note_of(statement)}"
             edits[at] = edits[at] + note if at in edits and note not in edits[at] else note
-    parts: list[str] = []
-    end = 0
-    for (start, stop), new in sorted(edits.items()):
-        parts += text[end:start], new
-        end = max(end, stop)
-    return "".join((*parts, text[end:])) if parts else text
+    return edits
 
 
 def is_edited(text: str, statement: GuardStatement, policy: GuardMode) -> bool:

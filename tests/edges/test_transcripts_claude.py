@@ -1,0 +1,242 @@
+"""Logs of Claude Code: every line is kept, the conversation is recorded, and a second import adds what is new."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast.errors import FileAbsent, ImportRefused
+from holdfast.frameworks.claude_import import ImportedLogs, import_logs, is_log
+from holdfast.frameworks.claude_lines import read_lines
+from holdfast.frameworks.claude_logs import ClaudeLog, LogName
+from tests.edges.claude_lines import Chat
+from tests.edges.cli import CommandRunner
+from tests.support import figure
+
+NAME = "1c2b5f0e-0000-4000-8000-000000000001"
+PROJECT = "-work-shop"
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def example_lines(chat: Chat) -> list[dict[str, Any]]:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
+    first, *rest = chat.reply(
+        "I look.", ("Bash", "toolu_1", {"command": "ls"}), ("Read", "toolu_2", {"file_path": "a"})
+    )
+    thinking = chat.line("assistant", message=first["message"] | {"content": [thought]})
+    file = {"type": "file", "filename": "notes.md", "content": {"type": "text", "file": {"content": "Remember."}}}
+    return [
+        chat.note("summary", summary="Tests", leafUuid="x"),
+        chat.prompt("Fix the test."),
+        chat.line("attachment", attachment=file),
+        chat.line("attachment", attachment={"type": "date", "date": "2026-11-18"}, rendered=[{"content": "Today."}]),
+        thinking,
+        first,
+        *rest,
+        chat.result("toolu_2", [{"type": "text", "text": "no such file"}], is_error=True),
+        chat.result("toolu_1", "a.py"),
+        chat.line("system", subtype="informational", content="Compacting"),
+        *chat.reply("Fixed."),
+        chat.line("assistant", message={"role": "assistant", "model": "<synthetic>", "content": []}),
+        chat.line("from-the-future", payload={"x": [1, 2]}),
+    ]
+
+
+def messages_of(engine: holdfast.Engine, thread: str | None = None, actor: str = PROJECT) -> list[tuple[str, str]]:
+    session = engine.session(NAME, actor=actor, thread=thread)
+    return [(str(each.role), each.text) for each in session.messages(limit=1_000) if not each.withdrawn]
+
+
+def test_a_log_becomes_a_session_and_is_imported_once(tmp_path: Path) -> None:
+    chat = Chat(NAME)
+    lines = example_lines(chat)
+    source = write(tmp_path / "projects" / PROJECT / f"{NAME}.jsonl", lines)
+    with holdfast.open("memory:") as engine:
+        assert import_logs(engine, source) == ImportedLogs(sessions=1, lines=len(lines), messages=6)
+        assert import_logs(engine, source) == ImportedLogs(sessions=1)
+        assert messages_of(engine) == [
+            ("user", "Fix the test."),
+            ("user", "notes.md:\nRemember."),
+            ("assistant", "I look."),
+            ("tool", "no such file"),
+            ("tool", "a.py"),
+            ("assistant", "Fixed."),
+        ]
+        session = engine.session(NAME, actor=PROJECT)
+        reply = session.messages()[2]
+        assert [call.name for call in reply.tool_calls] == ["Bash", "Read"]
+        assert reply.usage == holdfast.Usage(input_tokens=100, output_tokens=5, cache_read_tokens=90)
+        assert not session.open_calls()
+        thinking = session.pack(budget=8_000).anthropic()["messages"][1]["content"][0]
+        assert thinking == {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
+        assert ClaudeLog(engine, LogName(PROJECT, NAME)).load() == lines
+        more = [chat.prompt("Go on."), *chat.reply("Yes.")]
+        write(source, lines + more)
+        assert import_logs(engine, source) == ImportedLogs(sessions=1, lines=2, messages=2)
+        assert messages_of(engine)[-2:] == [("user", "Go on."), ("assistant", "Yes.")]
+        assert engine.admin.verify().ok
+
+
+def test_subagents_are_threads_wherever_their_lines_are(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / PROJECT
+    chat, side = Chat(NAME), Chat(NAME)
+    inline = [side.prompt("Look around.", isSidechain=True), *side.reply("Nothing.", isSidechain=True)]
+    root = inline[0]["uuid"]
+    write(folder / f"{NAME}.jsonl", [chat.prompt("Go."), *inline, *chat.reply("Done.")])
+    own = Chat(NAME)
+    agent = write(
+        folder / NAME / "subagents" / "agent-a1.jsonl", [own.prompt("Count.", isSidechain=True, agentId="a1")]
+    )
+    agent.with_suffix(".meta.json").write_text('{"agentType": "Explore"}')
+    write(folder / "agent-b2.jsonl", [Chat(NAME).prompt("Old style.", isSidechain=True, agentId="b2")])
+    with holdfast.open("memory:") as engine:
+        for number in range(2):
+            imported = import_logs(engine, tmp_path)
+            assert (imported.sessions, imported.subagents, imported.lines) == (1, 2, 0 if number else 7)
+            assert messages_of(engine) == [("user", "Go."), ("assistant", "Done.")]
+            chain = [("user", "Look around."), ("assistant", "Nothing.")]
+            assert messages_of(engine, f"sidechains/{root}") == chain
+            assert messages_of(engine, "subagents/agent-a1") == [("user", "Count.")]
+            assert messages_of(engine, "subagents/agent-b2") == [("user", "Old style.")]
+        described = ClaudeLog(engine, LogName(PROJECT, NAME, "subagents/agent-a1")).load()
+        assert described is not None
+        assert described[-1] == {"agentType": "Explore", "type": "agent_metadata"}
+
+
+def test_broken_lines_are_kept_and_an_unfinished_one_waits(tmp_path: Path) -> None:
+    chat = Chat(NAME)
+    source = write(tmp_path / f"{NAME}.jsonl", [chat.prompt("Hello.")])
+    reply = json.dumps(chat.reply("Hi.")[0])
+    source.write_bytes(source.read_bytes() + b"{broken\n[1]\n" + reply[:40].encode())
+    with holdfast.open("memory:") as engine:
+        assert import_logs(engine, source) == ImportedLogs(sessions=1, lines=1, messages=1, broken=2)
+        source.write_bytes(source.read_bytes() + reply[40:].encode())
+        assert import_logs(engine, source) == ImportedLogs(sessions=1, lines=1, messages=1)
+        kept = engine.session(NAME).entries.list(kind="claude.broken")
+        assert [entry.body for entry in kept] == [b"[1]", b"{broken"]
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"role": "user", "content": "x", "sessionId": "y", "type": "z"}\n')
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    assert not is_log(other)
+    assert not is_log(empty)
+    with holdfast.open("memory:") as engine:
+        for source in (other, empty, tmp_path):
+            with pytest.raises(ImportRefused, match="not a log of Claude Code"):
+                import_logs(engine, source)
+        with pytest.raises(FileAbsent):
+            import_logs(engine, tmp_path / "none")
+        assert engine.sessions() == ()
+
+
+def test_the_command_imports_a_file_and_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "projects" / PROJECT / f"{NAME}.jsonl", example_lines(Chat(NAME)))
+    cli = CommandRunner(tmp_path / "agent.db", capsys)
+    ran = cli("import", source)
+    assert "Imported 14 new lines, 6 new messages of 1 session and 0 sub-agents from" in ran.out
+    again = cli("import", tmp_path / "projects", "--json").document
+    assert {name: again[name] for name in ("lines", "messages", "sessions", "subagents", "broken")} == {
+        "lines": 0,
+        "messages": 0,
+        "sessions": 1,
+        "subagents": 0,
+        "broken": 0,
+    }
+    assert "Fix the test." in cli("log", NAME, "--actor", PROJECT).out
+    assert cli("import", tmp_path / "nothing").code != 0
+
+
+blocks = st.lists(
+    st.one_of(
+        st.builds(lambda text: {"type": "text", "text": text}, st.text(max_size=5)),
+        st.builds(
+            lambda name: {"type": "tool_use", "id": name, "name": "Bash", "input": {}}, st.sampled_from(["a", "b"])
+        ),
+        st.builds(
+            lambda name, text: {"type": "tool_result", "tool_use_id": name, "content": text},
+            st.sampled_from(["a", "b", "c"]),
+            st.text(max_size=5),
+        ),
+        st.dictionaries(
+            st.sampled_from(["type", "text", "id"]), st.one_of(st.none(), st.integers(), st.text(max_size=3))
+        ),
+    ),
+    max_size=3,
+)
+any_lines = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["user", "assistant", "attachment", "system", "new"])},
+        optional={
+            "uuid": st.sampled_from("uvwxyz"),
+            "parentUuid": st.one_of(st.none(), st.sampled_from("uvwxyz"), st.integers()),
+            "isSidechain": st.booleans(),
+            "isMeta": st.booleans(),
+            "isCompactSummary": st.booleans(),
+            "message": st.one_of(
+                st.none(),
+                st.text(max_size=3),
+                st.fixed_dictionaries(
+                    {"content": st.one_of(st.text(max_size=5), blocks, st.none())},
+                    optional={"id": st.sampled_from(["m1", "m2"]), "usage": st.just({"input_tokens": 1})},
+                ),
+            ),
+            "attachment": st.one_of(
+                st.none(), st.fixed_dictionaries({"type": st.sampled_from(["file", "date"]), "content": st.text()})
+            ),
+        },
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=figure(60, 5_000))
+@given(any_lines, st.lists(st.integers(1, 4), max_size=12))
+def test_any_lines_in_any_parts_are_kept_and_never_refused(lines: list[dict[str, Any]], sizes: list[int]) -> None:
+    """Also if the process is another one after each part. No call is without its result in what a model sees."""
+    first: dict[str, int] = {}
+    kept = [line for at, line in enumerate(lines) if "uuid" not in line or first.setdefault(line["uuid"], at) == at]
+    with holdfast.open("memory:") as engine:
+        rest = list(lines)
+        for size in [*sizes, len(lines) or 1]:
+            part, rest = rest[:size], rest[size:]
+            ClaudeLog(engine, LogName("p", "s")).append(part)
+        log = ClaudeLog(engine, LogName("p", "s"))
+        assert log.load() == (kept or None)
+        if lines:
+            version = log.open().state().version
+            log.follow()
+            assert log.open().state().version == version
+            log.open().close_calls("the end")
+            for unit in log.open().context.window(tokens=1 << 30).groups:
+                calls = [call.id for message in unit.messages for call in message.tool_calls]
+                results = [result.tool_call_id for message in unit.messages for result in message.tool_results]
+                assert sorted(calls) == sorted(results)
+        assert engine.admin.verify().ok
+
+
+def test_a_reply_is_one_message_unless_its_calls_were_answered_between_its_lines() -> None:
+    chat = Chat(NAME)
+    first, second, third = chat.reply("Two.", ("Bash", "toolu_1", {}), ("Bash", "toolu_2", {}))
+    answer = chat.result("toolu_1", "one")
+    joined = read_lines(enumerate([first, second, third, answer]))
+    assert [(each.kind, each.calls) for each in joined] == [("reply", ["toolu_1", "toolu_2"]), ("result", [])]
+    apart = read_lines(enumerate([first, second, answer, third]))
+    assert [(each.kind, each.calls) for each in apart] == [
+        ("reply", ["toolu_1"]),
+        ("result", []),
+        ("reply", ["toolu_2"]),
+    ]
