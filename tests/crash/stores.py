@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import psycopg
-import pytest
 
 import holdfast
-from holdfast.model import limits
 from holdfast.ports import EventStore
 from holdfast.storage.postgres.async_store import AsyncPostgresStore
 from holdfast.storage.postgres.store import PostgresStore
@@ -76,19 +74,24 @@ def create_store(kind: str, folder: Path) -> Iterator[CrashStore]:
 
 @contextmanager
 def open_engine(url: str, world: str = "blocking", wait_ms: int | None = None) -> Iterator[holdfast.Engine]:
-    """An engine that blocks, over a store that blocks or over one for an event loop."""
-    with ExitStack() as exits, pytest.MonkeyPatch.context() as patch:
-        if wait_ms is not None:
-            patch.setattr(limits, "POOL_WAIT_MS", wait_ms)
+    """An engine that blocks, over a store that blocks or over one for an event loop.
+
+    `wait_ms`: how long it waits for a connection, once it has had one.
+    """
+    with ExitStack() as exits:
         engine = holdfast.open(url)
+        store: Any = engine.store
         if world == "awaited":
             assert isinstance(engine.store, PostgresStore)
             loop = LoopThread()
             exits.callback(loop.stop)
-            engine.store = cast("EventStore", BlockingStore(loop, AsyncPostgresStore(engine.store)))
-        patch.undo()
-        with engine:
-            yield engine
+            store = AsyncPostgresStore(engine.store)
+            engine.store = cast("EventStore", BlockingStore(loop, store))
+        exits.enter_context(engine)
+        if wait_ms is not None:
+            engine.sessions(limit=1)
+            store._pool.timeout = wait_ms / 1_000
+        yield engine
 
 
 STORE_CALLS: dict[str, Callable[[holdfast.Engine], object]] = {

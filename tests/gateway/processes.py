@@ -1,7 +1,8 @@
 """Gateways as processes that can be killed, and the nursery that they come from.
 
-A nursery imports everything, opens nothing, and forks a gateway for every line on its standard input. It answers with the
-process and the address of the gateway when that takes connections.
+A nursery imports everything, opens nothing, and forks a gateway for every task on its standard input. It answers with the
+process and the address of the gateway when that takes connections. It alone sends signals: it is the parent, and as long
+as a parent has not seen the end of a process, nobody else gets its id.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DEADLINE_S = 60.0
 """Of the desk: a busy machine must not change what is sent."""
 
 
-class GatewayTask(msgspec.Struct, kw_only=True):
+class GatewayTask(msgspec.Struct, kw_only=True, tag="run"):
     """A gateway to run."""
 
     store: str
@@ -42,6 +43,13 @@ class BornGateway(msgspec.Struct):
     port: int
 
 
+class SignalTask(msgspec.Struct, kw_only=True, tag="signal"):
+    """A signal to send to a gateway, if it lives; 0 asks only whether it does."""
+
+    pid: int
+    number: int = 0
+
+
 class Nursery:
     """Starts gateways within milliseconds."""
 
@@ -50,11 +58,18 @@ class Nursery:
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def bear(self, task: GatewayTask) -> BornGateway:
+        return msgspec.json.decode(self._ask(task), type=BornGateway)
+
+    def signal(self, pid: int, number: int = 0) -> bool:
+        """Send a signal to a gateway of this nursery; False if it has ended."""
+        return msgspec.json.decode(self._ask(SignalTask(pid=pid, number=number)), type=bool)
+
+    def _ask(self, task: GatewayTask | SignalTask) -> bytes:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(task) + b"\n")
         self._process.stdin.flush()
-        return msgspec.json.decode(self._process.stdout.readline(), type=BornGateway)
+        return self._process.stdout.readline()
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -84,19 +99,12 @@ class GatewayProcess:
 
     @property
     def is_alive(self) -> bool:
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
+        return self._nursery.signal(self.pid)
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal, and wait until the process is gone."""
-        try:
-            os.kill(self.pid, number)
-        except ProcessLookupError:
-            return
-        self.wait()
+        if self._nursery.signal(self.pid, number):
+            self.wait()
 
     def wait(self) -> None:
         until = time.monotonic() + 60
@@ -185,14 +193,15 @@ def _serve() -> None:
     import holdfast.gateway.service
     import holdfast.storage.sqlite.store  # noqa: F401 - so that no fork has to
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    children: list[int] = []
+    living: set[int] = set()
     for line in sys.stdin.buffer:
-        task = msgspec.json.decode(line, type=GatewayTask)
-        if child := os.fork():
-            children.append(child)
+        task = msgspec.json.decode(line, type=GatewayTask | SignalTask)
+        if isinstance(task, SignalTask):
+            os.write(1, msgspec.json.encode(_signal(living, task)) + b"\n")
             continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if child := os.fork():
+            living.add(child)
+            continue
         os.close(0)
         try:
             _run_gateway(task)
@@ -201,11 +210,17 @@ def _serve() -> None:
             os.write(1, b"{}\n")
         finally:
             os._exit(0)
-    for child in children:  # nothing outlives the tests
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    for child in list(living):  # nothing outlives the tests
+        _signal(living, SignalTask(pid=child, number=signal.SIGKILL))
+
+
+def _signal(living: set[int], task: SignalTask) -> bool:
+    if task.pid in living and os.waitpid(task.pid, os.WNOHANG)[0]:
+        living.discard(task.pid)
+    if task.pid not in living:
+        return False
+    os.kill(task.pid, task.number)
+    return True
 
 
 if __name__ == "__main__":
