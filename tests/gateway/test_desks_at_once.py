@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -123,6 +124,29 @@ def test_branches_go_on_at_once(engines: list[holdfast.Engine]) -> None:
 
     run_at_once(*(partial(work, desks[number % 2], branch) for number, branch in enumerate(branches)))
     load_family(engines[1], main)
+    assert engines[0].admin.verify().ok
+
+
+def test_an_epoch_has_nothing_that_another_desk_recorded_as_it_began(
+    engines: list[holdfast.Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desks = [Desk(engine, SMALL) for engine in engines]
+    before, after = MessagesClient(3), MessagesClient(4)
+    after.words = 1_000
+    call(desks[0], before)
+    reset = holdfast.Session.reset
+
+    def go_on_meanwhile(session: holdfast.Session, *args: Any, **options: Any) -> object:
+        answer = reset(session, *args, **options)
+        monkeypatch.undo()
+        call(desks[0], before)  # this desk does not know yet that the other one shortens the conversation
+        return answer
+
+    monkeypatch.setattr(holdfast.Session, "reset", go_on_meanwhile)
+    boundaries = 0
+    for _ in range(40):
+        boundaries += call(desks[1], after).is_changed
+    assert boundaries
     assert engines[0].admin.verify().ok
 
 

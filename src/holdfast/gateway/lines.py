@@ -53,8 +53,12 @@ class RecordedPart(NamedTuple):
 class Line:
     """A recorded conversation: that of a session, or of a frame in it."""
 
-    def __init__(self, session: holdfast.Session, frame: str | None, agent: str, epoch: int) -> None:
+    def __init__(
+        self, session: holdfast.Session, frame: str | None, agent: str, epoch: int, *, begun_at: int = 0
+    ) -> None:
         self.session, self.frame, self.agent, self.epoch = session, frame, agent, epoch
+        self.begun_at = begun_at
+        """The version of the session when this process began the epoch; 0 if another one did."""
         self.is_past = False
         """It cannot go on: the client began a new epoch, or the frame has ended."""
         self.nodes: list[Node] = []
@@ -162,6 +166,21 @@ class Family:
     def version_of(self, line: Line) -> int:
         """The version of a line's session up to which it was read."""
         return self._extents[line.session.scope.session].version
+
+    def was_overtaken(self, line: Line) -> bool:
+        """Whether another line went on in its session since this epoch began: its messages are in the history view, where
+        a summary would quote them."""
+        others = (each for each in self.lines.values() if each.session is line.session and each.frame is None)
+        return (
+            bool(line.begun_at)
+            and not line.nodes
+            and any(places[-1].seq > line.begun_at for each in others for places in each.places[-1:])
+        )
+
+    def drop(self, line: Line) -> None:
+        """Forget a line that was begun and has no messages."""
+        del self.lines[line.name]
+        self._mark_past(line.session, line.session.state().frames)
 
     def load(self, engine: holdfast.Engine) -> None:
         """Read what the store has of this family, as far as it is new."""
@@ -362,9 +381,10 @@ class Lines:
         latest = max(
             (each for each in family.lines_of("").values() if each.session is line.session), key=lambda each: each.epoch
         )
-        latest.session.reset("the client shortened its conversation")
+        version = family.version_of(latest)
+        latest.session.reset("the client shortened its conversation", expect=version)
         latest.is_past = True
-        begun = Line(latest.session, None, "", latest.epoch + 1)
+        begun = Line(latest.session, None, "", latest.epoch + 1, begun_at=version)
         family.lines[begun.name] = begun
         return begun
 
@@ -420,6 +440,9 @@ class Lines:
         """Record the messages of a request that its line does not have. Returns how many it had."""
         family.read(line.session)
         line = family.lines.get(line.name, line)
+        if family.was_overtaken(line):
+            family.drop(line)
+            raise VersionConflict(stream=line.name, expected=line.begun_at, actual=family.version_of(line))
         known = count_shared(chain, line.nodes)
         if line.is_past or known < min(len(line.nodes), len(request.messages)):  # another process went on with it
             raise VersionConflict(stream=line.name, expected=known, actual=len(line.nodes))
