@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,18 @@ def common_folder(own: Path, name: str) -> Iterator[Path]:
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
+
+
+def read_request(connection: socket.socket) -> bytes:
+    """Read an HTTP request to its end: a connection that is closed with unread bytes is reset, and its peer may lose the
+    answer."""
+    with connection.makefile("rb") as stream:
+        head, length = b"", 0
+        while (line := stream.readline()).strip():
+            head += line
+            if line.lower().startswith(b"content-length:"):
+                length = int(line[15:])
+        return head + line + stream.read(length)
 
 
 class SteppingClock:

@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast.client import watch
 from holdfast.errors import InvalidServerUrl, ServerFailed
+from tests.support import read_request
 
 CALLER = b'{"tenant":"default","principal":"p","rights":["read"],"actor":null,"user":null}'
 LIMIT_S = 20
@@ -34,7 +35,7 @@ class LyingServer:
             except OSError:
                 return
             with connection:
-                request = connection.recv(1 << 16)
+                request = read_request(connection)
                 self.requests.append(request)
                 connection.sendall(self._caller if b" /api/caller " in request else self._other)
 

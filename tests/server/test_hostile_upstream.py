@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.server.v1 import upstreams
 from tests.server.native.serving import serving
-from tests.support import PATIENCE_S
+from tests.support import PATIENCE_S, read_request
 
 PIECE = b"x" * (1 << 16)
 MOST_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class RawUpstream:
                 return
             with connection:
                 self.requests += 1
-                connection.recv(1 << 20)
+                read_request(connection)
                 self._answer(connection)
             self.has_ended.set()
 

@@ -50,7 +50,10 @@ def read_changes(line: Line) -> ViewChanges:
     boundary = max([state.changed, view.boundary, *(ref.seq for ref in refs)])
     if not refs and not view.reduced:
         return ViewChanges(boundary)
-    texts = tuple(summary.text for summary in line.conversation.context.summaries())
+    summaries = line.conversation.context.summaries()
+    if [(each.first, each.last) for each in summaries] != [(ref.first, ref.last) for ref in refs]:
+        return read_changes(line)  # another process made a boundary between the two reads
+    texts = tuple(summary.text for summary in summaries)
     folded = tuple(FoldedRange(ref.first, ref.last, frozenset(ref.kept), ref.seq) for ref in refs)
     return ViewChanges(boundary, folded, texts, view.reduced)
 
