@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -238,3 +239,25 @@ def test_a_database_that_was_dropped_is_named() -> None:
             for call in STORE_CALLS.values():
                 with pytest.raises(StorageUnavailable, match=database.name):
                     call(engine)
+
+
+def test_a_task_that_is_cancelled_as_it_gets_a_connection_is_cancelled() -> None:
+    async def work(url: str) -> None:
+        async with await holdfast.open_async(f"{url}&pool=1") as engine:
+            store: Any = engine.store
+            for steps in range(6):  # of the loop, between the free connection and the cancellation
+                borrowed = store._borrow()
+                await borrowed.__aenter__()
+                reader = asyncio.ensure_future(engine.sessions())
+                while not store._pool.get_stats().get("requests_waiting"):  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(0)
+                giver = asyncio.ensure_future(borrowed.__aexit__(None, None, None))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                assert reader.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reader
+                await giver
+            assert await engine.sessions() == ()
+
+    asyncio.run(work(fresh_url()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from holdfast.flows.effects import ExclusiveFlow, Flow, OutsideCall, StoreCall, call_function, describe_timeout
@@ -59,6 +59,18 @@ async def run_uncancelled(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+async def run_cancellable(work: Awaitable[T]) -> T:
+    """Await work, and raise a cancellation that it swallowed. `asyncio.wait_for` of Python 3.11 swallows one that comes
+    together with what it waits for; the pool of PostgreSQL's connections uses it."""
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine of asyncio runs in a task"
+    before = task.cancelling()
+    result = await work
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
+    return result
+
+
 async def drive_async(flow: Flow[T], store: AsyncEventStore, locks: AsyncStreamLocks) -> T:
     """Run a flow to its end, and await every effect."""
     try:
@@ -75,7 +87,8 @@ async def drive_async(flow: Flow[T], store: AsyncEventStore, locks: AsyncStreamL
                     answer = await run_uncancelled(store.append(*effect.args))
                     log_append(effect.args[0], answer)
                 else:
-                    answer = await find_method(store, effect.method)(*effect.args, **effect.kwargs)
+                    call = find_method(store, effect.method)
+                    answer = await run_cancellable(call(*effect.args, **effect.kwargs))
             except BaseException as error:  # noqa: BLE001 - the flow may clean up or handle it
                 if isinstance(effect, StoreCall) and effect.method == "append":
                     log_refusal(effect.args[0], error)
