@@ -455,10 +455,22 @@ def _compare(
             at += 1
         if at == len(known) or not _matches(known[at], message):
             break
-        passed = {*known[at].answers} if known[at].calls else passed | {*known[at].answers}
+        passed = _find_answers_beside(known, at) if known[at].calls else passed | {*known[at].answers}
         at, number = at + 1, number + 1
     compared = _continue(known, at, messages[number:], passed, exact=exact)
     return _Comparison(compared.new, () if dropped else tuple(front), compared.after)
+
+
+def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
+    """The calls of the message at `at` whose results were recorded beside the list, also behind messages that another one
+    recorded meanwhile: the list has each of them next to its call."""
+    answers: set[str] = set()
+    for each in known[at + 1 :]:
+        if each.calls:
+            break
+        if not each.id and not each.is_evidence:
+            answers.update(each.answers)
+    return answers & {*known[at].calls}
 
 
 def _continue(
