@@ -173,25 +173,38 @@ class ThreadSession:
         self, codec: ValueCodec, name: CheckpointName, versions: Mapping[str, Any], forms: Any
     ) -> dict[str, Any]:
         """The values of a checkpoint."""
-        self._read_blocks([key for form in forms.values() for key in named_blocks(form)])
+        same = self._take_same_lists(name, forms)
+        self._read_blocks([key for channel, form in forms.items() if channel not in same for key in named_blocks(form)])
         values: dict[str, Any] = {}
         lists: dict[str, tuple[KnownList, BlockedList]] = {}
-        with self._lock:
-            self._last_forms.pop(name.namespace, None)
         for channel, form in forms.items():
             if not isinstance(form, dict) or "list" not in form:
                 values[channel] = codec.load(self._join_form(form))
                 continue
             with self._lock:  # the elements of the last list go before those of the next one come
                 last = self._lists.pop((name.namespace, channel), (None, BlockedList()))[1]
-            known = codec.load_list(self._join_texts(form))
+            last = same.get(channel, last)
+            known = codec.load_list(last.texts if channel in same else self._join_texts(form))
             values[channel] = [*known.elements]
             with self._lock:
-                lists[channel] = known, split_blocks(known.texts, last)
+                lists[channel] = known, last if channel in same else split_blocks(known.texts, last)
                 self._lists[name.namespace, channel] = lists[channel]
         with self._lock:
             self._last_forms[name.namespace] = ChannelForms(name.id, {**versions}, forms, lists)
         return values
+
+    def _take_same_lists(self, name: CheckpointName, forms: Any) -> dict[str, BlockedList]:
+        """The lists of a checkpoint, without their elements, if it is the one that was read or written last. Blocks never
+        change: equal names are equal texts."""
+        with self._lock:
+            last = self._last_forms.pop(name.namespace, None)
+        if last is None or last.id != name.id:
+            return {}
+        return {
+            channel: blocked
+            for channel, (_, blocked) in last.lists.items()
+            if "list" in last.forms[channel] and last.forms[channel] == forms.get(channel)
+        }
 
     def join_form(self, form: Any) -> Any:
         """A value of a channel, with its blocks in it."""
