@@ -212,6 +212,8 @@ NOTES = """
 What these figures do not say: how well a real model answers; what a provider charges, whose cache makes unchanged tokens
 cheap. Stores of others that are fast here acknowledge before the disk has the data, or when a turn has ended; that of
 Pydantic AI is in memory. Holdfast waits for the disk at each step. Its time includes packs, facts, intents and manifests.
+Three have no row. Claude Code builds its requests itself, so a session store changes none of them; A2A's task store and
+Anthropic's memory tool keep tasks and files, and no conversation with a model.
 """
 
 

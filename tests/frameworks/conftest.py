@@ -50,3 +50,15 @@ def file_engine(folder: Path) -> Iterator[holdfast.Engine]:
     """An engine on a file alone, for tests that do not depend on the store."""
     with holdfast.open(folder / "agent.db") as opened:
         yield opened
+
+
+@pytest.fixture
+def remote_engine(folder: Path) -> Iterator[holdfast.Engine]:
+    """An engine of holdfast.connect(), and the server that it asks: in the environments that have one."""
+    from tests.client.serving import engine_server
+
+    server = engine_server()
+    address, own = server.open(str(folder / "agent.db"))
+    with holdfast.connect(address) as connected:
+        yield connected
+    server.close(address, own)

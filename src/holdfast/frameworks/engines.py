@@ -13,7 +13,10 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import holdfast
+from holdfast.core.sessions.decide import check_exists
 from holdfast.errors import ExtraMissing, InvalidArgument, describe_value
+from holdfast.flows.load import load_session_state
+from holdfast.model.state import SessionState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +31,22 @@ def check_engine(engine: object) -> holdfast.Engine:
         "engine, and run it in threads where the framework awaits"
     )
     raise InvalidArgument(argument="engine", reason=reason)
+
+
+def is_local(session: holdfast.Session) -> bool:
+    """Whether this process has the store of a session open: a session of holdfast.connect() is of another class."""
+    return type(session) is holdfast.Session
+
+
+def peek_state(session: holdfast.Session) -> SessionState:
+    """The state of a session as this process knows it. Others may have written since: a write that expects this version
+    finds out. The store of a server is asked."""
+    if not is_local(session):
+        return session.state()
+    context = session._context
+    state = session._drive(load_session_state(context.scope.stream, context.engine.cache, fresh=False))
+    check_exists(state, context.scope)
+    return state
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

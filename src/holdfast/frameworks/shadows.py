@@ -26,16 +26,22 @@ import msgspec
 
 import holdfast
 from holdfast import codec
-from holdfast.errors import InvalidArgument, VersionConflict
+from holdfast.errors import HoldfastError, InvalidArgument, VersionConflict
+from holdfast.flows.entries.recordings import record_with_entries
+from holdfast.frameworks.engines import is_local, peek_state
 from holdfast.model import limits
 from holdfast.model.names import Scope
 from holdfast.model.sessions.messages import Message
+from holdfast.model.state import SessionState
+from holdfast.types import Entry, NewEntry
 
 _TRIES = 20
 """How often a list is compared again, because another process wrote meanwhile."""
 _PAUSE_S = 0.01
 """The longest pause before the third try; the second comes at once, and each further one may be as much longer."""
 _PAGE = 1_000
+_BATCH = limits.BATCH_MESSAGES // 2
+"""Messages of one transaction."""
 _DIGEST_CHARS = 16
 _SHARED = 10_000
 """The sessions of an engine whose shadows know of each other, in this process."""
@@ -210,6 +216,8 @@ class Shadow:
         self._transcript = _Transcript()
         self._followed: tuple[Sequence[ShadowMessage], _Transcript, int] | None = None
         """The last list, if nothing of it was left out, and how many messages were known with it."""
+        self._unread: list[Message] = []
+        """Messages whose facts are not read yet."""
         self._attention = _share_attention(session)
         self._lock = self._attention.lock
 
@@ -252,13 +260,51 @@ class Shadow:
                     outcome = self._apply(transcript, compared, compare)
                     is_whole = not outcome.extra and transcript is self._transcript
                     self._followed = (messages, transcript, len(transcript.known)) if is_whole else None
-                    self._read_facts(outcome.recorded)
+                    self._unread += outcome.recorded
+                    self.read_facts()
                     return outcome
                 except VersionConflict:
                     if attempt == _TRIES - 1:
                         raise
                     time.sleep(random.uniform(0, _PAUSE_S * attempt))  # noqa: S311 - so that others get ahead
         raise AssertionError("the last try returns or raises")
+
+    def follow_with(
+        self,
+        messages: Sequence[ShadowMessage],
+        build_entries: Callable[[SessionState], Sequence[NewEntry] | None],
+        *,
+        exact: bool = False,
+        point: str = "",
+    ) -> list[Entry] | None:
+        """As follow(), and append entries in the same transaction; returns them. Call read_facts() afterwards.
+
+        None if nothing was stored: the list has nothing new, it takes more than one transaction, or another one was faster.
+        Then append the entries on their own, and call follow(). `build_entries` gets the state that the session still has
+        when all is stored; it may raise, and None means that the entries take more than this."""
+        with self._lock:
+            if not is_local(self.session) or (point and point <= self._attention.point):
+                return None
+            state = peek_state(self.session)
+            transcript = self._load(state)
+            compared = self._continue_last(transcript, messages)
+            if compared is None:
+                compared = _compare(transcript.known, messages, exact=exact, continues=False, whole=False)
+            if compared.after is not None or compared.extra or not 0 < len(compared.new) <= _BATCH:
+                return None
+            entries = build_entries(state)
+            if entries is None:
+                return None
+            batch = [self._mark(each) for each in compared.new]
+            flow = record_with_entries(self.session._context, batch, entries, expect=state.version)
+            try:
+                recorded, appended = self.session._drive(flow)
+            except HoldfastError:
+                return None
+            self._add_stored(recorded, state.version)
+            self._followed = (messages, transcript, len(transcript.known)) if transcript is self._transcript else None
+            self._unread += recorded
+            return appended
 
     def _continue_last(self, transcript: _Transcript, messages: Sequence[ShadowMessage]) -> _Comparison | None:
         """The comparison, if this is the last list with more at its end, and nothing was recorded beside it: then the
@@ -299,9 +345,10 @@ class Shadow:
         """Whether a pack shows this message as it was recorded: then the framework's own object can be shown."""
         return self._transcript.shown.get(message.seq) == digest_parts(message)
 
-    def _load(self) -> _Transcript:
-        """The transcript as it is now. Only new messages are read, unless something was withdrawn or restored."""
-        state, transcript = self.session.state(), self._transcript
+    def _load(self, state: SessionState | None = None) -> _Transcript:
+        """The transcript as it is now, or in a state that this process knows. Only new messages are read, unless something
+        was withdrawn or restored."""
+        state, transcript = state or self.session.state(), self._transcript
         if state.version == transcript.version:
             return transcript
         is_older = state.messages < transcript.messages or state.late < transcript.evidence
@@ -340,8 +387,8 @@ class Shadow:
             if not stayed <= {each.seq for each in left.known}:  # calls were withdrawn with their results
                 compared = compared._replace(new=compare(left.known).new)
         recorded: list[Message] = []
-        for start in range(0, len(compared.new), limits.BATCH_MESSAGES // 2):
-            batch = [self._mark(each) for each in compared.new[start : start + limits.BATCH_MESSAGES // 2]]
+        for start in range(0, len(compared.new), _BATCH):
+            batch = [self._mark(each) for each in compared.new[start : start + _BATCH]]
             stored = self.session.record_all(batch, as_found=True, expect=expect)
             expect = self._add_stored(stored, expect)
             recorded += stored
@@ -353,17 +400,19 @@ class Shadow:
             marked.pop("usage", None)
         return marked
 
-    def _read_facts(self, recorded: Sequence[Message]) -> None:
+    def read_facts(self) -> None:
         """Read facts from what the user said, once for each message."""
-        if not self._observe:
-            return
-        newest = recorded or (self.session.messages(limit=1) if not self._attention.observed else ())
-        for message in newest:
-            if message.role == "user" and not message.late and message.seq > self._attention.observed:
-                with contextlib.suppress(InvalidArgument):  # another process has withdrawn it meanwhile
-                    self.session.observe(message)
-                self._attention.observed = message.seq
-        self._attention.observed = self._attention.observed or self._transcript.version
+        with self._lock:
+            recorded, self._unread = self._unread, []
+            if not self._observe:
+                return
+            newest = recorded or (self.session.messages(limit=1) if not self._attention.observed else ())
+            for message in newest:
+                if message.role == "user" and not message.late and message.seq > self._attention.observed:
+                    with contextlib.suppress(InvalidArgument):  # another process has withdrawn it meanwhile
+                        self.session.observe(message)
+                    self._attention.observed = message.seq
+            self._attention.observed = self._attention.observed or self._transcript.version
 
 
 def _read_back(read: Callable[..., list[Message]], before: int, count: int) -> list[Message]:
@@ -406,10 +455,22 @@ def _compare(
             at += 1
         if at == len(known) or not _matches(known[at], message):
             break
-        passed = {*known[at].answers} if known[at].calls else passed | {*known[at].answers}
+        passed = _find_answers_beside(known, at) if known[at].calls else passed | {*known[at].answers}
         at, number = at + 1, number + 1
     compared = _continue(known, at, messages[number:], passed, exact=exact)
     return _Comparison(compared.new, () if dropped else tuple(front), compared.after)
+
+
+def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
+    """The calls of the message at `at` whose results were recorded beside the list, also behind messages that another one
+    recorded meanwhile: the list has each of them next to its call."""
+    answers: set[str] = set()
+    for each in known[at + 1 :]:
+        if each.calls:
+            break
+        if not each.id and not each.is_evidence:
+            answers.update(each.answers)
+    return answers & {*known[at].calls}
 
 
 def _continue(

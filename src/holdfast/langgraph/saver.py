@@ -50,6 +50,7 @@ from holdfast.langgraph.records import (
     parse_id,
 )
 from holdfast.langgraph.threads import ThreadSession, name_session, note_read
+from holdfast.langgraph.transcripts import Spoken
 from holdfast.langgraph.values import ValueCodec, ValueMemory
 from holdfast.types import Entry, SessionRow, shorten_name
 
@@ -334,12 +335,11 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         values = thread.dump_channels(codec, namespace, fields, new_versions, parent)
         run = own.get("run_id")
         guard = self._guard(thread, parent, is_root=not namespace)
+        listed = values.lists.get(self._transcript) if self._transcript and not namespace else None
+        spoken = None if listed is None else Spoken(listed[0], exact=own.get("source") in ("fork", "update"))
         thread.put_checkpoint(
-            name, parent, codec.pack(head, is_element=True), values, f"{RUN}{run}" if run else "", guard
+            name, parent, codec.pack(head, is_element=True), values, f"{RUN}{run}" if run else "", guard, spoken
         )
-        spoken = values.lists.get(self._transcript) if self._transcript and not namespace else None
-        if spoken is not None:
-            thread.follow(spoken[0], exact=own.get("source") in ("fork", "update"), point=name.id)
         return _build_config(config["configurable"]["thread_id"], namespace, name.id)
 
     def put_writes(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import heapq
-import logging
 import threading
 import time
 import uuid
@@ -17,22 +16,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple
 
 import msgspec
-from langchain_core.messages import BaseMessage
 
 import holdfast
 from holdfast.errors import (
     Contended,
     EntryConflict,
-    HoldfastError,
     InvalidArgument,
     InvalidName,
     StorageCorrupt,
     VersionConflict,
     WriterStale,
 )
-from holdfast.frameworks.shadows import Shadow, ShadowMessage
+from holdfast.frameworks.engines import peek_state
 from holdfast.langgraph.deflation import open_body
-from holdfast.langgraph.messages import to_shadows
 from holdfast.langgraph.records import (
     BLOCK,
     BLOCKS,
@@ -44,18 +40,16 @@ from holdfast.langgraph.records import (
     BlockedList,
     CheckpointName,
     build_checkpoint,
-    count_shared,
     named_blocks,
     open_checkpoint,
     parse_checkpoint,
     parse_id,
     split_blocks,
 )
+from holdfast.langgraph.transcripts import Spoken, ThreadTranscript
 from holdfast.langgraph.values import KnownList, ValueCodec, is_shared_list, open_snapshot
 from holdfast.model import limits
-from holdfast.types import Entry, NewEntry, shorten_name
-
-logger = logging.getLogger("holdfast.langgraph")
+from holdfast.types import Entry, NewEntry, SessionState, shorten_name
 
 _PAGE = 1_000
 _BODIES = 100
@@ -94,11 +88,7 @@ class ThreadSession:
     def __init__(self, thread_id: str, session: holdfast.Session, *, observe: bool) -> None:
         self.id = thread_id
         self.session = session
-        self._shadow = Shadow(session, observe=observe, unique_ids=True)
-        self._shadow_texts: Sequence[str] = ()
-        self._shadow_messages: list[ShadowMessage | None] = []
-        self._shadow_ids: set[str] = set()
-        self._shadow_lock = threading.Lock()
+        self._transcript = ThreadTranscript(thread_id, session, observe=observe)
         self._lock = threading.RLock()
         self._write_lock = threading.RLock()
         """Who holds it writes entries: writers of one process do not run into each other's versions."""
@@ -183,25 +173,38 @@ class ThreadSession:
         self, codec: ValueCodec, name: CheckpointName, versions: Mapping[str, Any], forms: Any
     ) -> dict[str, Any]:
         """The values of a checkpoint."""
-        self._read_blocks([key for form in forms.values() for key in named_blocks(form)])
+        same = self._take_same_lists(name, forms)
+        self._read_blocks([key for channel, form in forms.items() if channel not in same for key in named_blocks(form)])
         values: dict[str, Any] = {}
         lists: dict[str, tuple[KnownList, BlockedList]] = {}
-        with self._lock:
-            self._last_forms.pop(name.namespace, None)
         for channel, form in forms.items():
             if not isinstance(form, dict) or "list" not in form:
                 values[channel] = codec.load(self._join_form(form))
                 continue
             with self._lock:  # the elements of the last list go before those of the next one come
                 last = self._lists.pop((name.namespace, channel), (None, BlockedList()))[1]
-            known = codec.load_list(self._join_texts(form))
+            last = same.get(channel, last)
+            known = codec.load_list(last.texts if channel in same else self._join_texts(form))
             values[channel] = [*known.elements]
             with self._lock:
-                lists[channel] = known, split_blocks(known.texts, last)
+                lists[channel] = known, last if channel in same else split_blocks(known.texts, last)
                 self._lists[name.namespace, channel] = lists[channel]
         with self._lock:
             self._last_forms[name.namespace] = ChannelForms(name.id, {**versions}, forms, lists)
         return values
+
+    def _take_same_lists(self, name: CheckpointName, forms: Any) -> dict[str, BlockedList]:
+        """The lists of a checkpoint, without their elements, if it is the one that was read or written last. Blocks never
+        change: equal names are equal texts."""
+        with self._lock:
+            last = self._last_forms.pop(name.namespace, None)
+        if last is None or last.id != name.id:
+            return {}
+        return {
+            channel: blocked
+            for channel, (_, blocked) in last.lists.items()
+            if "list" in last.forms[channel] and last.forms[channel] == forms.get(channel)
+        }
 
     def join_form(self, form: Any) -> Any:
         """A value of a channel, with its blocks in it."""
@@ -234,7 +237,7 @@ class ThreadSession:
         """Read blocks, and those that they name."""
         if not keys:
             return
-        changed = self.session.state().changed
+        changed = peek_state(self.session).changed  # who names the blocks has just read the session
         with self._lock:
             self._check_changed(changed)
         missing = self._find_missing(keys)
@@ -335,8 +338,10 @@ class ThreadSession:
         values: ChannelForms,
         run: str,
         guard: Callable[[], None] | None,
+        spoken: Spoken | None = None,
     ) -> None:
-        """Append a checkpoint, with the blocks that it needs. One with the same id is replaced."""
+        """Append a checkpoint, with the blocks that it needs, and make the conversation that of a list in it. One with the
+        same id is replaced."""
         newest = self._newest.get(name.namespace)
         if newest is None:
             newest = self._find_newest(name.namespace)
@@ -346,11 +351,15 @@ class ThreadSession:
         if run:
             new.append(NewEntry(run, f"{run} {name.key}", None, name.key))
         blocks = [block for _, blocked in values.lists.values() for block in (*blocked.blocks, *blocked.rows)]
-        try:
-            entries = self._append_guarded(new, blocks, guard)
-        except EntryConflict:
-            self.delete([each.key for each in new], "the checkpoint is replaced")
-            entries = self._append_guarded(new, blocks, guard)
+        entries = None if spoken is None else self._append_spoken(new, blocks, guard, spoken, name.id)
+        if entries is None:
+            try:
+                entries = self._append_guarded(new, blocks, guard)
+            except EntryConflict:
+                self.delete([each.key for each in new], "the checkpoint is replaced")
+                entries = self._append_guarded(new, blocks, guard)
+            if spoken is not None:
+                self._transcript.follow(spoken, point=name.id)
         self._newest[name.namespace] = max(newest, name.id)
         self._remember_body(entries[0].seq, {"head": head, "channels": {**values.forms}})
         with self._lock:
@@ -368,7 +377,8 @@ class ThreadSession:
     ) -> list[Entry]:
         for attempt in range(_TRIES):
             with self._write_lock:
-                entries = self._try_append(new, blocks, guard)
+                state = self.session.state() if attempt else peek_state(self.session)
+                entries = self._try_append(new, blocks, guard, state)
             if entries:
                 return entries
             if entries is None:
@@ -376,14 +386,15 @@ class ThreadSession:
         raise Contended(stream=self.id, tries=_TRIES, limit_name="TRIES", expected=0, actual=0)
 
     def _try_append(
-        self, new: Sequence[NewEntry], blocks: Sequence[Block], guard: Callable[[], None] | None
+        self,
+        new: Sequence[NewEntry],
+        blocks: Sequence[Block],
+        guard: Callable[[], None] | None,
+        state: SessionState,
     ) -> list[Entry] | None:
-        """Append entries, and blocks that are not stored. None if another one was faster; nothing if there are too many
-        blocks for one time."""
-        state = self.session.state()
-        with self._lock:
-            self._check_changed(state.changed)
-            missing = {block.key: block for block in blocks if block.key not in self._blocks}
+        """Append entries, and blocks that are not stored in this state. None if another one was faster; nothing if there
+        are too many blocks for one time."""
+        missing = self._find_new_blocks(blocks, state)
         if guard is not None:
             guard()
         first = [*missing.values()][:_BATCH_BLOCKS]
@@ -396,10 +407,45 @@ class ThreadSession:
                 entries = self.session.entries.append_all([*added, *new], expect=state.version)[len(added) :]
         except VersionConflict:
             return None
+        self._note_blocks(first, state)
+        return entries
+
+    def _find_new_blocks(self, blocks: Sequence[Block], state: SessionState) -> dict[str, Block]:
+        """The blocks that are not stored, by their keys."""
+        with self._lock:
+            self._check_changed(state.changed)
+            return {block.key: block for block in blocks if block.key not in self._blocks}
+
+    def _note_blocks(self, blocks: Iterable[Block], state: SessionState) -> None:
+        """Note that blocks are stored since this state."""
         with self._lock:
             if state.changed == self._changed:
-                self._blocks |= {block.key: block.form for block in first}
-        return entries
+                self._blocks |= {block.key: block.form for block in blocks}
+
+    def _append_spoken(
+        self,
+        new: Sequence[NewEntry],
+        blocks: Sequence[Block],
+        guard: Callable[[], None] | None,
+        spoken: Spoken,
+        point: str,
+    ) -> list[Entry] | None:
+        """Append entries, and record what is new in a list, in one transaction. None if nothing was stored."""
+        added: dict[str, Block] = {}
+        before: list[SessionState] = []
+
+        def build(state: SessionState) -> list[NewEntry] | None:
+            added.update(self._find_new_blocks(blocks, state))
+            before.append(state)
+            if guard is not None:
+                guard()
+            return None if len(added) > _BATCH_BLOCKS else [*(block.entry for block in added.values()), *new]
+
+        entries = self._transcript.follow_with(spoken, build, self._write_lock, point=point)
+        if entries is None:
+            return None
+        self._note_blocks(added.values(), before[0])
+        return entries[len(added) :]
 
     def claim(self) -> str:
         """Make a new owner of the thread: writers of earlier owners are refused."""
@@ -497,42 +543,16 @@ class ThreadSession:
             self._newest.clear()
             self._last_forms.clear()
             self._lists.clear()
-            self._shadow_texts, self._shadow_messages, self._shadow_ids = (), [], set()
-
-    # Transcript
+        self._transcript.forget()
 
     def follow(self, known: KnownList, *, exact: bool = False, point: str = "") -> None:
-        """Make the conversation of the session that of a list; with `exact`, also if the list merely ends earlier. An
-        element with the same text as in the last one is not converted again. `point` is the checkpoint of the list: it may
-        be stored late, when a middleware has gone on."""
-        with self._shadow_lock:
-            shared = count_shared(known.texts, self._shadow_texts)
-            if shared == len(known.texts) == len(self._shadow_texts):
-                return
-            shadows = self._shadow_messages[:shared] + _convert(known.elements[shared:])
-            messages = [each for each in shadows if each is not None]
-            new = messages if shared < len(self._shadow_texts) else shadows[shared:]
-            ids = {each.id for each in new if each is not None}
-            if new is not messages:
-                ids |= self._shadow_ids  # which is as large as the list
-            if len(ids) < len(messages):  # some have no id, and equal content
-                messages = to_shadows([each for each in known.elements if isinstance(each, BaseMessage)])
-            try:
-                self._shadow.follow(messages, exact=exact, point=point)
-            except HoldfastError:
-                logger.warning("The transcript of thread %r could not be followed.", self.id, exc_info=True)
-                return
-            self._shadow_texts, self._shadow_messages, self._shadow_ids = known.texts, shadows, ids
+        """Make the conversation of the session that of a list."""
+        self._transcript.follow(Spoken(known, exact), point=point)
 
 
 def _open_entry(entry: Entry) -> Entry:
     """A checkpoint with what was packed in it."""
     return msgspec.structs.replace(entry, body=open_checkpoint(entry.body))
-
-
-def _convert(elements: Sequence[object]) -> list[ShadowMessage | None]:
-    """Messages as a session records them; None for what is no message."""
-    return [to_shadows([each])[0] if isinstance(each, BaseMessage) else None for each in elements]
 
 
 def name_session(thread_id: object, what: str = "thread_id") -> str:

@@ -61,7 +61,7 @@ def test_two_processes_with_skewed_clocks_lose_nothing(url: str) -> None:
         service = SessionService(engine)
         run(create(service))
         children = [start("append", url, skew, str(count)) for skew in ("-3600", "3600")]
-        outputs = [child.communicate(timeout=60) for child in children]
+        outputs = [child.communicate(timeout=120) for child in children]
         assert [child.returncode for child in children] == [0, 0], outputs
         loaded = run(load(service))
         assert len(loaded.events) == 2 * count

@@ -247,7 +247,7 @@ def test_two_processes_lose_no_line(engine: holdfast.Engine, url: str) -> None:
     run(tool, "create", path="/memories/log.md", file_text="")
     writers = [start_writer(url, name, 8) for name in ("one", "two")]
     for writer in writers:
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=120)
         assert writer.returncode == 0
     lines = tool.files.read("/memories/log.md").split()
     assert sorted(lines) == sorted([*"one two".split() * 8, *map(str, [*range(8)] * 2)])

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def options(store: HoldfastSessionStore, url: str, folder: Path, **more: Any) -> ClaudeAgentOptions:
-    more.setdefault("hooks", store.hooks(context=True))
+    more.setdefault("hooks", store.hooks(context=True, wait_s=120))  # a loaded machine is slow
     return ClaudeAgentOptions(
         session_store=store,
         session_store_flush="eager",
@@ -149,7 +149,7 @@ with holdfast.open(sys.argv[1]) as engine:
 """
 
 
-def wait_for_start(engine: holdfast.Engine, until_s: float = 30) -> holdfast.Session:
+def wait_for_start(engine: holdfast.Engine, until_s: float = 120) -> holdfast.Session:
     end = time.monotonic() + until_s
     while time.monotonic() < end:
         for row in engine.sessions():

@@ -421,7 +421,7 @@ def start_writer(url: str, name: str, count: int) -> subprocess.Popen[str]:
 def test_two_processes_append_at_once(engine: holdfast.Engine, url: str) -> None:
     writers = [start_writer(url, name, 15) for name in ("ada", "bob")]
     for writer in writers:
-        writer.communicate(timeout=60)
+        writer.communicate(timeout=120)
         assert writer.returncode == 0
     store = HoldfastSessionStore(engine)
     lines = cast("list[dict[str, Any]]", load(store, KEY))

@@ -26,7 +26,7 @@ from holdfast.langchain import HoldfastMiddleware
 from tests.frameworks.langgraph.chat_models import ScriptedModel, calls, describe
 
 HERE = Path(__file__).parents[3]
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 def thread(name: str) -> Any:

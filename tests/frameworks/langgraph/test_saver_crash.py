@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_killed_run_is_resumed_and_nothing_is_lost(url: str) -> None:
     command = [sys.executable, "-m", "tests.frameworks.langgraph.crash_worker", url, "third"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert done.stdout.splitlines() == ["first 1", "second 2", "third 3"]
     with holdfast.open(url) as engine:

@@ -42,6 +42,30 @@ def test_a_conversation_goes_on_in_another_process_and_is_a_transcript(engine: h
     assert engine.admin.verify().ok
 
 
+def test_a_checkpoint_and_what_was_said_up_to_it_are_stored_together(engine: holdfast.Engine) -> None:
+    graph = chat(HoldfastSaver(engine))
+    for text in ("one", "two"):
+        graph.invoke(say(text), T1)
+    events = engine.session("t1").events(limit=1_000)
+    with_checkpoint = {event.command for event in events if b"checkpoint:" in (event.payload or b"")}
+    recorded = [event.command for event in events if event.type == "message.recorded"]
+    assert len(recorded) == 4
+    assert {*recorded} <= with_checkpoint
+
+
+def test_two_processes_in_turns_keep_one_conversation(url: str) -> None:
+    said: list[str] = []
+    with holdfast.open(url) as one, holdfast.open(url) as two:
+        graphs = [chat(HoldfastSaver(each)) for each in (one, two)]
+        for number in range(6):
+            said += [f"question {number}", f"answer to: question {number}"]
+            state = graphs[number % 2].invoke(say(f"question {number}"), T1)
+            assert texts(state) == said
+        assert transcript(one.session("t1")) == said
+        assert not any(each.withdrawn for each in one.session("t1").messages())
+        assert one.admin.verify().ok
+
+
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_every_durability_gives_the_same_state(engine: holdfast.Engine, durability: Any) -> None:
     graph = chat(HoldfastSaver(engine))
@@ -275,7 +299,7 @@ class Meeting:
     """Two runs that have both read the thread before one of them goes on."""
 
     def __init__(self) -> None:
-        self.both = threading.Barrier(2, timeout=20)
+        self.both = threading.Barrier(2, timeout=120)
         self.errors: dict[str, Exception] = {}
         self.first_done = threading.Event()
 

@@ -36,7 +36,7 @@ def survive() -> str:
 def kill_in_a_tool(url: str) -> None:
     """Let a process die in the middle of a tool."""
     command = [sys.executable, "-m", "tests.frameworks.strands.crashing", url]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     RUNS.clear()
 

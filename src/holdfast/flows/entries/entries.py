@@ -23,7 +23,7 @@ from holdfast.flows import effects
 from holdfast.flows.context import SessionContext, build_input, execute_commands, load_session
 from holdfast.flows.effects import Flow
 from holdfast.flows.entries.lookup import find_chunks, find_entries
-from holdfast.flows.execute import CommandRequest
+from holdfast.flows.execute import CommandRequest, Execution
 from holdfast.flows.sessions.forks import erase_with_forks
 from holdfast.model import limits
 from holdfast.model.content import BlobRef
@@ -41,18 +41,20 @@ _NEWEST_FIRST = RowOrder(("seq",), backwards=True)
 # Append
 
 
-class _Drafts:
+class EntryDrafts:
     """The entries of one command, with their chunks and large bodies."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Iterable[NewEntry]) -> None:
         self.entries: list[EntryDraft] = []
         self.bodies: list[Any] = []
         """As `Entry` shows them."""
         self.chunks: dict[str, ChunkDraft] = {}
         self.chunk_blobs: dict[str, bytes] = {}
         self.byte_blobs: list[bytes] = []
+        for new in _check_entries(entries):
+            self._add(new)
 
-    def add(self, new: NewEntry) -> None:
+    def _add(self, new: NewEntry) -> None:
         kind, key = check_entry_name("kind", new.kind), check_entry_name("key", new.key)
         parent = None if new.parent is None else check_entry_name("parent", new.parent)
         body: BodyDraft
@@ -100,27 +102,35 @@ def append_all(
     cause: str | None = None,
 ) -> Flow[list[Entry]]:
     """Append entries, all or none; returns them in the same order, those that existed too."""
-    drafts = _Drafts()
-    for new in _check_entries(entries):
-        drafts.add(new)
+    drafts = EntryDrafts(entries)
     if not drafts.entries:
         return []
     if key is not None or drafts.has_blobs:  # before any body is stored, and before a repeated key is answered
         yield from load_session(context)
-    refs = yield from _put_blobs(context, drafts)
-    command = AppendEntries(scope=context.scope, entries=tuple(drafts.entries), chunks=drafts.chunks)
+    request, refs = yield from build_appending(context, drafts)
     result = yield from execute_commands(
         context.engine,
-        [CommandRequest(command, build_input(context.engine))],
+        [request],
         key=key,
         expect=expect,
         cause=cause,
         bodies=refs,
         key_content=codec.encode(context.scope) + drafts.key_content(),
     )
+    return (yield from read_appended(context, drafts, result))
+
+
+def build_appending(context: SessionContext, drafts: EntryDrafts) -> Flow[tuple[CommandRequest, list[BlobRef]]]:
+    """The command that appends these entries, and the bodies that must be stored before."""
+    refs = yield from _put_blobs(context, drafts)
+    command = AppendEntries(scope=context.scope, entries=tuple(drafts.entries), chunks=drafts.chunks)
+    return CommandRequest(command, build_input(context.engine)), refs
+
+
+def read_appended(context: SessionContext, drafts: EntryDrafts, result: Execution) -> Flow[list[Entry]]:
+    """The entries as they are stored, those that existed too."""
     positions = {}
-    for recorded in result.events:
-        event = upcast.decode_event(recorded)
+    for recorded, event in zip(result.events, result.decided or map(upcast.decode_event, result.events), strict=True):
         if isinstance(event, EntryAppended):
             positions[event.key] = (recorded.seq, recorded.time_us)
     others = [draft.key for draft in drafts.entries if draft.key not in positions]
@@ -152,7 +162,7 @@ def _check_entries(entries: object) -> list[NewEntry]:
     return list(listed)
 
 
-def _put_blobs(context: SessionContext, drafts: _Drafts) -> Flow[list[BlobRef]]:
+def _put_blobs(context: SessionContext, drafts: EntryDrafts) -> Flow[list[BlobRef]]:
     """Store the large bodies that are not stored yet; returns all of them."""
     engine = context.engine
     stored = yield from find_chunks(context.scope, [*drafts.chunk_blobs])

@@ -413,11 +413,14 @@ def _find_candidates(
     """The live facts that a message may be about: the best matches of its words, and the newest facts. Of several facts
     with one key and scope only the foremost; no claims."""
     ledgers = ledgers_of(context.scope, state)
+    used = yield from find_used_ledgers(ledgers)
+    if not used:
+        return {}
     scopes: list[tuple[FactScope, str]] = [("global", ""), ("session", context.scope.session)]
     share = limits.DETECTED_FACTS // 2
     matches = yield from search_ledgers(
         context.engine,
-        ledgers,
+        [each.ledger for each in used],
         writer.permissions,
         utterance.text,
         scopes[1:],
@@ -430,7 +433,7 @@ def _find_candidates(
         if not each.fact.is_claim
     }
     now = context.engine.clock.now_us()
-    for at, home in enumerate(ledgers):
+    for at, home, _ in used:
         for scope, scope_id in scopes if at == 0 else scopes[:1]:  # in other ledgers this would scan all facts
             where = ledger_where(home.stream) | {"live": 1, "claim": 0, "scope": scope, "scope_id": scope_id}
             newest = yield from read_visible(where, writer.permissions, share)

@@ -83,6 +83,12 @@ def record_all(
 ) -> Flow[list[Message]]:
     """Record several messages, all or none; with `as_found`, also those that break the rules of a session."""
     check_flag("as_found", as_found)
+    drafts = build_all_drafts(messages)
+    return (yield from record_drafts(context, drafts, as_found=as_found, key=key, expect=expect, cause=cause))
+
+
+def build_all_drafts(messages: Sequence[object]) -> list[MessageDraft]:
+    """The drafts of what a caller passed to record_all()."""
     if type(messages) not in (list, tuple) or not messages:
         raise InvalidArgument(argument="messages", reason="pass a list of at least one message")
     drafts: list[MessageDraft] = []
@@ -91,7 +97,7 @@ def record_all(
             drafts += (draft for pair in run for draft in _read_pair(pair))
         else:
             drafts += _load_providers().read_all(list(run))
-    return (yield from record_drafts(context, drafts, as_found=as_found, key=key, expect=expect, cause=cause))
+    return drafts
 
 
 def result(
@@ -310,10 +316,10 @@ def record_drafts(
     appended = yield from execute_commands(
         context.engine, [part], key=key, expect=expect, cause=cause, bodies=bodies, key_content=key_content
     )
-    return _read_recorded(appended)
+    return read_recorded(appended)
 
 
-def _read_recorded(appended: Execution) -> list[Message]:
+def read_recorded(appended: Execution) -> list[Message]:
     """The messages that a command recorded, now or when its key was first used."""
     decided: Sequence[Event | None] = appended.decided or (None,) * len(appended.events)
     return [
@@ -364,7 +370,7 @@ def _record_reply(
         bodies=bodies,
         key_content=_key_content(key_command),
     )
-    return _read_recorded(appended)
+    return read_recorded(appended)
 
 
 def _key_content(command: RecordMessages) -> bytes:
