@@ -13,7 +13,7 @@ from holdfast.gateway.options import PolicyChoice
 from holdfast.model.history.plans import Faithful, Frugal, PlanPolicy
 from holdfast.model.history.prices import Prices
 
-FAITHFUL = Faithful(recent=5, result_share=0.35, payback_share=0.25, cold_target=0.15)
+FAITHFUL = Faithful(recent=6, result_share=0.35, payback_share=0.25)
 FRUGAL = Frugal(recent=4, result_share=0.20, payback_share=0.30, tail_share=0.06)
 PLAN_WINDOW = 200_000
 """The shares of the policies are of so many tokens, or of the model's window if that is smaller."""
