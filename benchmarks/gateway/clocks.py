@@ -7,10 +7,31 @@ import os
 import struct
 import time
 from pathlib import Path
+from typing import Protocol
 
 VARIABLE = "HOLDFAST_BENCHMARK_CLOCK"
 SITE = Path(__file__).parent / "shifted_clock"
 _SHIFT = struct.Struct("<q")
+
+
+class SettableClock(Protocol):
+    """A time that a replay sets."""
+
+    def advance(self, time_us: int) -> None: ...
+
+
+class HeldClock:
+    """The time of a replay in this process. It stands still."""
+
+    def __init__(self) -> None:
+        self._us = 0
+
+    def now_us(self) -> int:
+        return self._us
+
+    def advance(self, time_us: int) -> None:
+        """Set the time, unless it is later already."""
+        self._us = max(self._us, time_us)
 
 
 class RecordedClock:

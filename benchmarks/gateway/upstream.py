@@ -18,7 +18,7 @@ from tests.gateway.upstreams.prompts import BLOCK_TOKENS, PromptBlock, PromptRea
 from tests.gateway.upstreams.server import Ask
 
 from benchmarks.cost_grounding import strings
-from benchmarks.gateway.clocks import RecordedClock
+from benchmarks.gateway.clocks import SettableClock
 from benchmarks.gateway.material import ReplayCall
 from holdfast.model.history.prices import Prices
 
@@ -92,7 +92,7 @@ class Receipt:
 class ReplayProvider(FakeProvider):
     """Answers one call at a time."""
 
-    def __init__(self, clock: RecordedClock) -> None:
+    def __init__(self, clock: SettableClock) -> None:
         super().__init__(self._answer, keep="all")
         self._recorded = clock
         self._reader = TextReader()

@@ -159,6 +159,33 @@ def test_outdated_results_leave_first_and_the_others_keep_their_names() -> None:
             assert session.handles.read(handle).text == whole
 
 
+def test_on_a_cold_cache_messages_are_folded_only_if_shorter_results_are_not_enough() -> None:
+    clock = ManualClock()
+    engine, session = open_session(clock)
+    with engine:
+        for number in range(30):
+            if number % 5 == 0:
+                session.record("user", f"Look at the next modules, from {number} on.")
+            args = {"file_path": f"/src/module_{number}.py"}
+            record_step(session, clock, number, ({"name": "Read", "args": args}, show_file(f"module_{number}", 1)))
+
+        def plan(tokens: float) -> Plan:
+            """With a window whose cold share is so many tokens."""
+            window = round(tokens / FAITHFUL.cold)
+            return session.context.plan(policy=FAITHFUL, prices=PRICES, window=window, cold=True)
+
+        shorter = plan(WINDOW).figures
+        assert shorter.after < shorter.before
+        enough = plan((shorter.before + shorter.after) / 2)
+        assert enough.fold is None
+        assert enough.figures.after == shorter.after
+        folded = plan(shorter.after * 0.95)
+        assert (folded.why, folded.fold is None) == ("cold", False)
+        assert folded.figures.after < shorter.after
+        session.context.compact(folded)
+        assert plan(shorter.after * 0.95).empty
+
+
 def list_messages(item: object) -> tuple[Message, ...]:
     return item.messages if isinstance(item, MessageGroup) else ()
 

@@ -2,7 +2,8 @@
 
 An agent's request shows everything; the gateway has no budget to fill, and shortens only where that saves money. Results
 that later ones made outdated leave first, then old results are shortened in place to their lines with names; both as soon
-as that pays. On a cold cache nothing is written twice, so the oldest messages may be folded then.
+as that pays. On a cold cache nothing is written twice, so the oldest messages may be folded then; with the faithful policy
+only if shorter results are not enough.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from holdfast.gateway.options import PolicyChoice
 from holdfast.model.history.plans import Faithful, Frugal, PlanPolicy
 from holdfast.model.history.prices import Prices
 
-FAITHFUL = Faithful(recent=6, result_share=0.35, payback_share=0.25, cold=0.35, cold_target=0.25)
+FAITHFUL = Faithful(recent=6, result_share=0.35, payback_share=0.25)
 FRUGAL = Frugal(recent=4, result_share=0.20, payback_share=0.30, tail_share=0.06)
 PLAN_WINDOW = 200_000
 """The shares of the policies are of so many tokens, or of the model's window if that is smaller."""

@@ -175,21 +175,21 @@ def _apply_eviction(draft: PlanDraft, op: Op, policy: Classic) -> None:
 
 
 def _plan_faithful(draft: PlanDraft, policy: Faithful) -> Plan:
-    """Nothing while the history fits; then one boundary that lasts. The current turn is changed only if it must be."""
+    """Nothing while the history fits; then one boundary that lasts. The current turn is changed only if it must be. If the
+    policy shortens results, that comes first: messages are folded only if it is not enough."""
     draft.pays_for_loss = True
     window = draft.inputs.window
     if draft.tokens > window:
         _force_faithful(draft, policy)
         return draft.plan(policy.name, "forced")
-    full = draft.tokens >= policy.threshold * window
+    is_full = draft.tokens >= policy.threshold * window
+    is_shortened = shorten_results(draft, policy)
     if draft.cold and draft.inputs.prices != UNKNOWN_PRICES and draft.tokens > policy.cold * window:
         chosen = _choose_oldest(draft, policy, policy.cold_target, draft.turn())
         if chosen is not None and chosen.figures.net < 0 and draft.apply_choice(chosen):
-            shorten_results(draft, policy)
-            return draft.plan(policy.name, "threshold" if full else "cold")
-    is_shortened = shorten_results(draft, policy)
-    full = draft.tokens >= policy.threshold * window
-    chosen = _choose_oldest(draft, policy, policy.target, draft.turn()) if full else None
+            return draft.plan(policy.name, "threshold" if is_full else "cold")
+    is_full = draft.tokens >= policy.threshold * window
+    chosen = _choose_oldest(draft, policy, policy.target, draft.turn()) if is_full else None
     if chosen is not None and draft.apply_choice(chosen):
         return draft.plan(policy.name, "threshold")
     return draft.plan(policy.name, "pays" if is_shortened else "threshold")

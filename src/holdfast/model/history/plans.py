@@ -296,7 +296,8 @@ class Faithful(msgspec.Struct, frozen=True, kw_only=True):
 
     At `threshold` one boundary folds the oldest messages until `target` of the window is left, so that it lasts. It
     ends before the current turn, whose oldest calls are folded only if the window forces it; its question stays. On a
-    cold cache a rewrite is free, so a boundary may come from `cold` on, if it pays including the price of the loss.
+    cold cache a rewrite is free, so a boundary may come from `cold` on, if it pays including the price of the loss. With
+    `recent`, results are shortened first, and what is left decides whether messages are folded.
     """
 
     name: ClassVar[str] = "faithful"

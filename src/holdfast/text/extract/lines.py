@@ -1,17 +1,18 @@
 """Lines of a tool result that stay when the rest of it leaves the view: those with names that nothing else in view has.
 
 A name is a path, an identifier or a code, as in summaries. Lines are literal. A number counts for little: it is often the
-number of a line, and then says where to read on. A line that reports a failure counts for more.
+number of a line, and then says where to read on. So an empty line of a listing, or one with a bracket, may stay for its
+number: blocks begin and end there, and it takes few tokens. A line that reports a failure counts for more.
 
-Laws: the same text, names and tokens give the same lines. They have no more characters than the tokens allow. The time is
-linear in the text, but for a logarithm.
+Laws: the same text, names and tokens give the same lines. They have no more characters than the tokens allow. With enough
+of them, every name stays, except those of lines that are longer than _LONGEST_LINE. The time is linear in the text, but for
+a logarithm.
 """
 
 from __future__ import annotations
 
 import functools
 import heapq
-import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
@@ -41,8 +42,6 @@ _NUMBER_WORTH, _FAILURE_WORTH = 0.1, 2.0
 """In names."""
 _GAP_CHARACTERS = 4
 """What a line may cost beside its own characters."""
-_WORD = re.compile(r"[^\W\d_]{3,}")
-"""A line without one, such as a bracket with its number, says nothing."""
 _SHORT_LINE = 16
 """Characters of a line that is not worth a gap."""
 _LONGEST_LINE = 1_000
@@ -111,7 +110,7 @@ def choose_lines(text: str, known: Set[str], tokens: int) -> LineRanges:
     names: dict[int, set[str]] = {}
     heap: list[tuple[float, int]] = []
     for number, line in enumerate(lines):
-        if len(line) > _LONGEST_LINE or not _WORD.search(line):
+        if len(line) > _LONGEST_LINE:
             continue
         names[number] = find_names(line) - known
         worth = _worth_of(names[number], line)
