@@ -7,7 +7,7 @@ import sys
 
 from playwright.sync_api import expect
 
-from tests.inspector.conftest import OpenPage
+from tests.inspector.chromium.conftest import OpenPage
 from tests.inspector.sample import EMPTY
 from tests.inspector.serving import Site
 from tests.inspector.views import go_to, view_route, wait_ready
