@@ -48,6 +48,7 @@ class Pool:
         is_dict = isinstance(value, dict)
         key: list[Any] = ["{" if is_dict else "["]
         parts: list[Any] = []
+        mark: Any
         size = 2
         for each in value.values() if isinstance(value, dict) else value:
             kind = type(each)

@@ -1,7 +1,7 @@
 """What the tests in the browser share: a Chromium, and servers on the stores.
 
 The browser lives as long as a process has tests of this folder: the sync API of Playwright keeps an event loop in its
-thread, and other tests use loops of their own. Each page has a context of its own: no test sees what another one stored.
+thread, and other tests use loops of their own. Pages are used again, emptied: no test sees what another one stored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 from tools.browser import ADVICE, find_browser
 
-from tests.inspector.browser import WAIT_MS, Watched, launch, open_page
+from tests.inspector.browser import WAIT_MS, PagePool, Watched, launch, open_page
 from tests.inspector.conftest import copy_store
 from tests.inspector.serving import Site, serve_store
 
@@ -44,16 +44,23 @@ def site(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
         yield served
 
 
+@pytest.fixture(scope="package")
+def pages(browser: Browser) -> PagePool:
+    return PagePool(browser)
+
+
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[OpenPage]:
+def visit(browser: Browser, pages: PagePool) -> Iterator[OpenPage]:
     """Open watched pages: visit(site, "#/s/trip-1"), with the time `now` in them. At the end of the test, nothing may have
     gone wrong in them."""
     with ExitStack() as opened:
 
         def open_one(place: Site | str, route: str = "#/", now: datetime | None = None, **options: Any) -> Watched:
             origin = place.url if isinstance(place, Site) else ""
-            watched = opened.enter_context(open_page(browser, origin, **options))
-            if now is not None:
+            if now is None:
+                watched = opened.enter_context(pages.open(origin, **options))
+            else:  # the clock of a context stays as it is set
+                watched = opened.enter_context(open_page(browser, origin, **options))
                 watched.page.clock.set_fixed_time(now)
             watched.page.goto(place.address(route) if isinstance(place, Site) else f"{place}{route}")
             return watched
