@@ -32,9 +32,9 @@ def run_axe(page: Page, rules: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def check(watched: Watched, what: str, rules: tuple[str, ...] = ()) -> None:
+def check(watched: Watched, what: str, only: tuple[str, ...] = ()) -> None:
     """Fail on each violation; print what is only advice."""
-    found = run_axe(watched.page, rules)
+    found = run_axe(watched.page, only)
     rules = {each["id"]: each for each in found["violations"]}
     advice = [each for each in rules.values() if not set(each["tags"]) & set(TAGS)]
     for each in advice:
