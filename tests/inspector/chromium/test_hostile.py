@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,12 +11,12 @@ import pytest
 
 from tests.inspector.browser import Watched
 from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.chromium.test_export import export
 from tests.inspector.conftest import build_once, copy_store
 from tests.inspector.hostile_store import FILES, SESSION, build_hostile
 from tests.inspector.payloads import HOST, PAYLOADS, SHORT
 from tests.inspector.serving import Site, serve_store
 from tests.inspector.views import SESSION_VIEWS, go_to, squeeze, view_route, wait_ready, walk
-from tests.support import PATIENCE_S
 
 TALL = (1280, 6_000)
 """A window that shows many rows at once, so that a walk has few steps."""
@@ -108,19 +106,10 @@ def test_no_payload_runs_in_any_view(hostile_site: Site, visit: OpenPage) -> Non
     check_harmless(watched)
 
 
-def export_hostile(store: Path, page: Path) -> None:
-    command = [sys.executable, "-m", "holdfast", "-f", str(store), "inspect", SESSION, "-o", str(page)]
-    done = subprocess.run(
-        [*command, "--redact", "none"], capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_no_payload_runs_in_an_exported_file(hostile: Path, visit: OpenPage, tmp_path: Path) -> None:
     store = copy_store(hostile, tmp_path / "desk.db")
-    page = tmp_path / "hostile.html"
-    export_hostile(store, page)
-    watched = visit(page.as_uri(), "#/", size=TALL)
+    page = export(SESSION, tmp_path / "hostile.html", "--file", str(store), "--redact", "none")
+    watched = visit(page, "#/", size=TALL)
     wait_ready(watched)
     walk_session(watched)
     assert [urls for urls in watched.requests if urls.startswith("http")] == []
