@@ -27,6 +27,7 @@ NAMES = (
     "entries",
     "forks",
     "startup",
+    "inspect_log",
     "agents",
     "tokens",
     "trajectories",

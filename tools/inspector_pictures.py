@@ -1,11 +1,14 @@
 """Take the pictures of the inspector in the documentation: every view, light and dark. `make pictures` writes them.
 
-The store is the sample of the tests, the browser is the one of the tests, and the time is fixed: a picture changes only if
-the page does. Each has 1280 pixels in width and at most PICTURE_BYTES.
+The store and the log are the samples of the tests, the browser is the one of the tests, and the time is fixed: a picture
+changes only if the page does. The report is the file that `holdfast inspect LOG -o FILE` writes. Each picture has 1280
+pixels in width and at most PICTURE_BYTES.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -15,9 +18,11 @@ from typing import NamedTuple
 from playwright.sync_api import Browser, sync_playwright
 from tests.inspector.browser import Watched, launch, open_page, route_to
 from tests.inspector.sample import TRIP, build_sample
+from tests.inspector.sample_log import write_sample_log
 from tests.inspector.serving import Site, serve_store
 from tests.inspector.views import wait_ready
 
+from holdfast.cli.inspect import TIME_VARIABLE
 from tools.browser import ADVICE, find_browser
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +44,9 @@ class Picture(NamedTuple):
     click: str = ""
     """The name of a button that is pressed first."""
     themes: tuple[str, ...] = ("light", "dark")
+
+
+REPORT = Picture("report", "")
 
 
 def find_wrong_call(site: Site) -> tuple[str, int]:
@@ -69,11 +77,22 @@ def list_pictures(site: Site) -> list[Picture]:
     ]
 
 
-def take(site: Site, browser: Browser, picture: Picture, theme: str) -> None:
-    """Take one picture. A page with an error gives none."""
-    with open_page(browser, site.url, size=SIZE, dark=theme == "dark") as watched:
+def build_report(folder: Path) -> str:
+    """The address of the report of the sample log. The command runs in a process of its own, as everybody runs it."""
+    log = write_sample_log(folder / "session.jsonl")
+    page = folder / "report.html"
+    command = [sys.executable, "-m", "holdfast", "inspect", str(log), "-o", str(page)]
+    environment = {**os.environ, TIME_VARIABLE: str(int(NOW.timestamp()))}
+    subprocess.run(command, check=True, env=environment)
+    return page.as_uri()
+
+
+def take(site: Site | str, browser: Browser, picture: Picture, theme: str) -> None:
+    """Take one picture of a server or of a file. A page with an error gives none."""
+    origin = site.url if isinstance(site, Site) else ""
+    with open_page(browser, origin, size=SIZE, dark=theme == "dark") as watched:
         watched.page.clock.set_fixed_time(NOW)
-        watched.page.goto(site.address(picture.route))
+        watched.page.goto(site.address(picture.route) if isinstance(site, Site) else site)
         wait_ready(watched)
         if picture.click:
             watched.page.get_by_role("button", name=picture.click).first.click()
@@ -112,6 +131,10 @@ def main(names: list[str]) -> None:
                 for theme in picture.themes:
                     if not names or picture.name in names:
                         take(site, browser, picture, theme)
+            if not names or REPORT.name in names:
+                address = build_report(Path(folder))
+                for theme in REPORT.themes:
+                    take(address, browser, REPORT, theme)
             browser.close()
 
 

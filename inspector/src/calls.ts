@@ -147,6 +147,12 @@ export function splitPrompt(call: ModelCall): { read: number; written: number; f
   return { read, written, fresh: Math.max(0, total - read - written), total };
 }
 
+/** Whether the provider says what came from its cache: none from it and nothing said are not the same. */
+export function reportsCache(call: ModelCall): boolean {
+  const { read, written } = splitPrompt(call);
+  return read > 0 || written > 0 || typeof call.cache?.read === "number";
+}
+
 // A session that changes gets its newest calls again.
 effect(() => {
   const version = liveVersion.value;

@@ -51,6 +51,22 @@ class Watched:
     answers: list[Any] = field(default_factory=list)
     expected: list[re.Pattern[str]] = field(default_factory=list)
 
+    def begin(self, origin: str, size: tuple[int, int], dark: bool) -> None:
+        """Watch anew: nothing of an earlier use is left."""
+        self.origin = origin
+        self.problems, self.requests, self.answers, self.expected = [], [], [], []
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.emulate_media(color_scheme="dark" if dark else "light")
+
+    def clear(self) -> None:
+        """Leave the page as a new one: no storage, no routes, no other tabs."""
+        self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        self.page.goto("about:blank")
+        self.page.unroute_all()
+        for other in self.page.context.pages:
+            if other is not self.page:
+                other.close()
+
     def expect(self, pattern: str) -> None:
         """Say that a problem with this text is part of the test."""
         self.expected.append(re.compile(pattern))
@@ -104,9 +120,9 @@ def watch_page(context: BrowserContext, origin: str) -> Watched:
     def see_request(request: Any) -> None:
         watched.requests.append(request.url)
         scheme = urlsplit(request.url).scheme
-        if scheme in ("blob", "data") or (origin and request.url.startswith(origin + "/")):
+        if scheme in ("blob", "data", "about") or (watched.origin and request.url.startswith(watched.origin + "/")):
             return
-        if not origin and scheme == "file":
+        if not watched.origin and scheme == "file":
             return
         watched.problems.append(f"request beyond the origin: {request.url}")
 
@@ -119,6 +135,10 @@ def watch_page(context: BrowserContext, origin: str) -> Watched:
     return watched
 
 
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    return browser.new_context(reduced_motion="reduce", locale="en-GB", timezone_id="UTC", **options)
+
+
 @contextmanager
 def open_page(
     browser: Browser,
@@ -129,20 +149,39 @@ def open_page(
     **options: Any,
 ) -> Iterator[Watched]:
     """A watched page of its own context, closed with the block; then its problems are counted."""
-    context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]},
-        color_scheme="dark" if dark else "light",
-        reduced_motion="reduce",
-        locale="en-GB",
-        timezone_id="UTC",
-        **options,
-    )
+    context = new_context(browser, **options)
     try:
         watched = watch_page(context, origin)
+        watched.begin(origin, size, dark)
         yield watched
         watched.check()
     finally:
         context.close()
+
+
+class PagePool:
+    """Pages that tests use one after the other: a new context takes as much time as the page in it."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: dict[str, list[Watched]] = {}
+
+    @contextmanager
+    def open(
+        self, origin: str, *, size: tuple[int, int] = WIDE, dark: bool = False, **options: Any
+    ) -> Iterator[Watched]:
+        """A watched page, as `open_page` has it. It is used again unless something went wrong in it."""
+        free = self._free.setdefault(repr(sorted(options.items())), [])
+        watched = free.pop() if free else watch_page(new_context(self._browser, **options), origin)
+        watched.begin(origin, size, dark)
+        try:
+            yield watched
+            watched.check()
+            watched.clear()
+        except BaseException:
+            watched.page.context.close()
+            raise
+        free.append(watched)
 
 
 def route_to(*segments: str, **query: str) -> str:

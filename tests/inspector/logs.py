@@ -61,9 +61,9 @@ class ClaudeLines:
     def text(self, text: str, **fields: Any) -> str:
         return self.reply({"type": "text", "text": text}, **fields)
 
-    def call(self, name: str, result: str, *, is_error: bool = False, **args: Any) -> str:
+    def call(self, name: str, result: str, *, is_error: bool = False, read: int | None = None, **args: Any) -> str:
         """A reply with a call, and its result."""
         call = f"t{len(self.lines)}"
-        self.reply({"type": "tool_use", "id": call, "name": name, "input": args})
+        self.reply({"type": "tool_use", "id": call, "name": name, "input": args}, read=read)
         block = {"type": "tool_result", "tool_use_id": call, "content": result, "is_error": is_error}
         return self.add("user", {"role": "user", "content": [block]})

@@ -87,6 +87,8 @@ def test_a_correction_of_the_user_is_a_dead_fact(tmp_path: Path) -> None:
     (dead,) = report.dead
     assert (dead.kind, dead.what, dead.calls) == ("fact", "address", 2)
     assert "456 Oak Ave" in dead.by
+    assert dead.value.startswith("123 Main St")
+    assert dead.words == "My address is 123 Main St."
     assert report.dead_calls == 2
 
 

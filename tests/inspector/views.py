@@ -38,6 +38,8 @@ SCROLL_STEP = """() => {
   page.scrollTop = before + innerHeight * 0.9;
   return moved || page.scrollTop !== before;
 }"""
+SEEN = "() => ['header', 'main'].map((each) => document.querySelector(each)?.textContent ?? '').join('\\n')"
+"""Not the body: an exported file has all of its data there, whatever it shows."""
 HIDDEN = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -70,7 +72,7 @@ def walk(watched: Watched, *, steps: int = 40, opened: int = 30) -> str:
     for _ in range(steps):
         watched.page.evaluate(OPEN_ALL, opened)
         wait_ready(watched)
-        seen.append(watched.page.evaluate("() => document.body.textContent"))
+        seen.append(watched.page.evaluate(SEEN))
         if not watched.page.evaluate(SCROLL_STEP):
             break
         wait_ready(watched)

@@ -358,6 +358,9 @@ export interface DeadValue {
   calls: number;
   tokens: number;
   cost: number;
+  /** The outdated value of a fact, and the words of the message around it. */
+  value?: string;
+  words?: string;
 }
 
 export interface LogReport {

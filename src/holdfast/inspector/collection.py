@@ -7,7 +7,7 @@ is left out because of a bound is named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -39,7 +39,10 @@ FILE_BYTES = 64 << 20
 PAGE_ITEMS = 1_000
 """Items that one request asks for."""
 FORMATS: tuple[PackFormat, ...] = ("anthropic", "openai", "openai-responses", "gemini", "bedrock", "litellm", "text")
-"""The requests of a call that are in the file."""
+"""The requests of a call that are in the file, if it is one of the newest."""
+FORMAT_CALLS = 10
+"""The newest calls whose packs are in the file in every format. An older one is there as its provider gets it: seven
+requests for each of a hundred calls took most of the time of an export, and nobody compares them."""
 OLDEST_FIRST = frozenset({"messages", "evidence", "actions", "attachments"})
 """Lists in the order of time: the next page has what was before."""
 _REFUSED = frozenset({400, 403, 404, 405, 409, 410, 422, 501})
@@ -126,15 +129,15 @@ class Collection:
         content = await self._ask("POST", address, body=body)
         return None if content is None else self._keep(build_read_address(address, body), content)
 
-    async def get_pack(self, pack: str) -> None:
-        """Keep a pack. Its requests to providers are rendered when the file is written."""
+    async def get_pack(self, pack: str, formats: Iterable[PackFormat] = FORMATS) -> None:
+        """Keep a pack. Its requests to providers, in these formats, are rendered when the file is written."""
         path = self.locate(f"/packs/{encode_name(pack)}")
         address = build_address(path, self.ref.query)
         content = await self._ask("GET", address)
         if content is not None:
             self._keep(address, content)
             if address in self.answers:
-                self.packs[address] = {to: build_address(path, {**self.ref.query, "to": to}) for to in FORMATS}
+                self.packs[address] = {to: build_address(path, {**self.ref.query, "to": to}) for to in formats}
 
     def locate(self, path: str) -> str:
         return f"/sessions/{encode_name(self.ref.session)}{path}"
@@ -173,14 +176,14 @@ class Collection:
         raise _read_error(answer)
 
 
-def render_pack(document: Any) -> dict[PackFormat, Any]:
-    """The requests of a pack to each provider; none from a server of another version, whose packs are unlike ours."""
+def render_pack(document: Any, formats: Iterable[PackFormat]) -> dict[PackFormat, Any]:
+    """The requests of a pack in these formats; none from a server of another version, whose packs are unlike ours."""
     try:
         pack = receive_pack(msgspec.convert(document, PackDocument))
     except (HoldfastError, msgspec.MsgspecError):
         return {}
     rendered: dict[PackFormat, Any] = {}
-    for to in FORMATS:
+    for to in formats:
         with suppress(HoldfastError):  # not every provider can be sent everything
             rendered[to] = msgspec.to_builtins(describe_pack(pack, to).rendered)
     return rendered
@@ -238,17 +241,29 @@ async def _collect_calls(collection: Collection) -> None:
     calls = await collection.list_of("/model-calls")
     packs = await collection.list_of("/packs")
     bases = _find_bases(calls)
-    for pack in packs[:CALLS]:
+    providers = {call["pack"]["id"]: call.get("provider", "") for call in calls if call.get("pack")}
+    for number, pack in enumerate(packs[:CALLS]):
         name = pack["id"]
+        formats = FORMATS if number < FORMAT_CALLS else (choose_format(providers.get(name, "")),)
         path = f"/packs/{encode_name(name)}"
         await collection.get_of(f"{path}/manifest")
-        await collection.get_pack(name)
+        await collection.get_pack(name, formats)
         await collection.list_of(f"{path}/redactions")
         if name in bases:
             await collection.read("/packs/diff", {"first": bases[name], "second": name})
     if len(packs) > CALLS:
         why = f"the file has the newest {CALLS} packs; older calls are in the list without their packs"
         collection.leave_out(collection.locate("/packs"), why, len(packs) - CALLS)
+
+
+def choose_format(provider: str) -> PackFormat:
+    """The format in which a provider was most likely called: the one that the page shows first."""
+    name = provider.lower()
+    if "openai" in name:
+        return "openai"
+    if "google" in name or "gemini" in name:
+        return "gemini"
+    return "bedrock" if "bedrock" in name or "aws" in name else "anthropic"
 
 
 def _find_bases(calls: list[Any]) -> dict[str, str]:

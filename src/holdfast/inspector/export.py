@@ -18,7 +18,7 @@ import msgspec
 import holdfast
 from holdfast.client.connect import check_address
 from holdfast.inspector.addresses import redact_address
-from holdfast.inspector.collection import FORMATS, Collection, SessionRef, collect_session, render_pack
+from holdfast.inspector.collection import Collection, SessionRef, collect_session, render_pack
 from holdfast.inspector.documents import write_file, write_page
 from holdfast.inspector.redaction import RedactionMode, Redactor
 from holdfast.inspector.shared_parts import Pool
@@ -96,11 +96,11 @@ def _redact_answers(collection: Collection, redactor: Redactor, drop: Drop, pool
         if formats is None:
             continue
         try:
-            rendered = render_pack(redacted)
+            rendered = render_pack(redacted, formats)
         except ValueError:  # a body that was replaced is no base64
             rendered = {}
-        if len(rendered) < len(FORMATS):
-            rendered = {to: redactor.redact(each) for to, each in render_pack(drop(answer)).items()}
+        if len(rendered) < len(formats):
+            rendered = {to: redactor.redact(each) for to, each in render_pack(drop(answer), formats).items()}
         for to, each in rendered.items():
             answers[redact_address(redactor, formats[to])] = pool.share({"rendered": each})
     return answers

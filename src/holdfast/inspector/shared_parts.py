@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 LEAST_BYTES = 40
 """A smaller part is repeated: to refer to it would not be shorter."""
 LEAST_TEXT = 1_000
@@ -29,6 +31,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
+        self._items: dict[bytes, Any] = {}
         self._sizes: dict[int, int] = {}
         self._seen: dict[int, Any] = {}
         self.size = 0
@@ -45,10 +48,14 @@ class Pool:
         is_dict = isinstance(value, dict)
         key: list[Any] = ["{" if is_dict else "["]
         parts: list[Any] = []
+        mark: Any
         size = 2
         for each in value.values() if isinstance(value, dict) else value:
             kind = type(each)
-            if kind is str and len(each) < LEAST_BYTES:
+            if kind is dict and not is_dict:
+                part = self._share_item(each)
+                mark, more = id(part), self._sizes[id(part)]
+            elif kind is str and len(each) < LEAST_BYTES:
                 part, mark, more = each, each, len(each) + 2
             elif kind is str or kind is dict or kind is list:
                 part = self.share(each)
@@ -61,6 +68,20 @@ class Pool:
         if is_dict:
             return self._keep((*key, *value), dict(zip(value, parts, strict=True)), size + sum(map(len, value)))
         return self._keep(tuple(key), parts, size)
+
+    def _share_item(self, item: dict[str, Any]) -> Any:
+        """Share an object of a list. Each call shows nearly the messages of the call before: a message that is known is
+        found by its JSON, without a look at its parts."""
+        if id(item) in self._seen:
+            return item
+        try:
+            text = msgspec.json.encode(item)
+        except (TypeError, ValueError, RecursionError):  # half of a surrogate pair, for example
+            return self.share(item)
+        known = self._items.get(text)
+        if known is None:
+            known = self._items[text] = self.share(item)
+        return known
 
     def measure(self, value: Any) -> int:
         """About how many bytes a value of this pool has as JSON."""

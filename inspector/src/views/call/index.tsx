@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { calls, findCall, loadAround, loadNewer, loadNewest, loadOlder, neighbour, seqOf, splitPrompt } from "../../calls";
+import { calls, findCall, loadAround, loadNewer, loadNewest, loadOlder, neighbour, reportsCache, seqOf, splitPrompt } from "../../calls";
 import { Badge, Bar, Empty, ErrorNote, Figure, Figures, Loading, Name, Segmented, Tabs, Time } from "../../components";
 import { ApiError, exported, get, isAbsent, list, p, useResource, type Manifest, type ModelCall, type PackDocument, type Redaction } from "../../data";
 import { formatMoney, formatNumber, formatShare, plural } from "../../format";
@@ -75,7 +75,7 @@ function CallHeader({ call, badges }: { call: ModelCall; badges: ComponentChildr
       </p>
       <Figures>
         {call.budget ? <Figure label="Pack" note={`of ${formatNumber(call.budget)} tokens`}>{formatNumber(call.used)}</Figure> : null}
-        <Figure label="Prompt, as billed" note={split.read ? <span class="tone-text-cached">● {formatShare(split.read, split.total)} from cache</span> : "none from cache"}>{formatNumber(call.usage?.input_tokens)}</Figure>
+        <Figure label="Prompt, as billed" note={split.read ? <span class="tone-text-cached">● {formatShare(split.read, split.total)} from cache</span> : reportsCache(call) ? "none from cache" : "cache not reported"}>{formatNumber(call.usage?.input_tokens)}</Figure>
         <Figure label="Output">{formatNumber(call.usage?.output_tokens)}</Figure>
         <Figure label="Cost" note={call.cost?.rewritten ? <span class="tone-text-danger">{formatMoney(call.cost.rewritten)} paid again</span> : null}>{formatMoney(call.cost?.total)}</Figure>
         <Figure label="Against the call before" note={<a href={link("timeline", [call.id])}>difference</a>}>

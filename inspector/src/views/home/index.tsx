@@ -49,7 +49,7 @@ const COLUMNS: readonly Column<SessionRow>[] = [
   { key: "input", label: "Prompts", number: true, render: (row) => (row.input_tokens ? <span title={`${formatNumber(row.input_tokens)} tokens in all prompts`}>{formatShort(row.input_tokens)}</span> : <span class="faint">–</span>) },
   {
     key: "cached", label: "Cached", number: true,
-    render: (row) => (row.input_tokens ? <span class="cached-share"><span class="cached-meter" aria-hidden="true"><span class="fill-cached" style={{ width: `${(100 * row.cache_read_tokens) / row.input_tokens}%` }} /></span>{formatShare(row.cache_read_tokens, row.input_tokens)}</span> : <span class="faint">–</span>),
+    render: (row) => (row.cache_read_tokens ? <span class="cached-share"><span class="cached-meter" aria-hidden="true"><span class="fill-cached" style={{ width: `${(100 * row.cache_read_tokens) / row.input_tokens}%` }} /></span>{formatShare(row.cache_read_tokens, row.input_tokens)}</span> : <span class="faint" title="No provider reported tokens from its cache">–</span>),
   },
   { key: "active", label: "Last active", number: true, render: (row) => <Time us={row.updated_us} ago /> },
 ];

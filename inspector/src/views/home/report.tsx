@@ -3,7 +3,7 @@
 
 import type { JSX } from "preact";
 import { Disclosure, Figure, Figures, Name, Panel, showText } from "../../components";
-import { exported, get, isAbsent, list, p, useResource, type Json, type LogFigures, type LogReport } from "../../data";
+import { exported, get, isAbsent, list, p, useResource, type DeadValue, type Json, type LogFigures, type LogReport } from "../../data";
 import { formatMoney, formatNumber, formatShare, formatShort, plural } from "../../format";
 import { linkToMessage } from "../../links";
 import { link, route, scopeQuery, type Scope } from "../../router";
@@ -78,6 +78,15 @@ function Columns({ report, scope }: { report: LogReport; scope: Scope }): JSX.El
   );
 }
 
+/** What was outdated: of a fact, its value in the words that said it. Of a tool, its result: the name of a file is not. */
+function DeadText({ value }: { value: DeadValue }): JSX.Element {
+  if (value.kind === "stale_read") return <Name text={value.what} />;
+  const [words, dead] = [value.words ?? "", value.value ?? ""];
+  const at = dead ? words.indexOf(dead) : -1;
+  if (at < 0) return <><Name text={value.what} />{words && <> “<Name text={words} />”</>}</>;
+  return <><Name text={value.what} class="muted" />: “<Name text={words.slice(0, at)} /><s class="dead-value"><Name text={dead} /></s><Name text={words.slice(at + dead.length)} />”</>;
+}
+
 function Report({ report, scope, compact }: { report: LogReport; scope: Scope; compact: boolean }): JSX.Element {
   const dead = [...(report.dead ?? [])].sort((a, b) => b.calls - a.calls);
   const breaks = [...(report.cache_breaks ?? [])].sort((a, b) => b.cost - a.cost);
@@ -97,7 +106,7 @@ function Report({ report, scope, compact }: { report: LogReport; scope: Scope; c
               {dead.slice(0, MOST_ROWS).map((each, index) => (
                 <li key={index}>
                   <span class="report-count tone-text-danger">{formatNumber(each.calls)}×</span>
-                  <span><s class="dead-value"><Name text={each.what} /></s> {each.kind === "stale_read" ? "was read before it changed" : ""} <a href={linkWithin(scope, each.at)}>m{each.at}</a><br /><span class="muted">{showText(each.by)} <a href={linkWithin(scope, each.died_at)}>m{each.died_at}</a></span></span>
+                  <span><DeadText value={each} /> <a href={linkWithin(scope, each.at)}>m{each.at}</a><br /><span class="muted">{each.kind === "stale_read" ? "outdated by " : ""}{showText(each.by)} <a href={linkWithin(scope, each.died_at)}>m{each.died_at}</a></span></span>
                   <span class="num">{formatMoney(each.cost)}</span>
                 </li>
               ))}

@@ -221,7 +221,7 @@ function Tenants(): JSX.Element {
                 ]}
               />
             )}
-            <p class="panel-note">{page.items.length > MOST_TENANTS ? `The first ${formatNumber(MOST_TENANTS)} are listed. ` : ""}The page shows the tenant of its key. {access.value?.is_local ? <>For another one, run <code>holdfast inspect --tenant NAME</code>.</> : "Another one needs another key."}</p>
+            <p class="panel-note">{page.items.length > MOST_TENANTS ? `The first ${formatNumber(MOST_TENANTS)} are listed. ` : ""}The page shows the tenant of its key. {access.value?.is_local ? <>To see another one, run <code>holdfast inspect FILE --tenant NAME</code>.</> : <>To see another one, open the page with a key of that tenant: <code>holdfast keys create NAME --tenant TENANT --right read</code>, then press your name in the header.</>}</p>
           </>
         )}
       </Await>

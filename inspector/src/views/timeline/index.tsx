@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { callBefore, calls, findCall, loadAround, loadNewer, loadNewest, loadOlder, neighbour, splitPrompt } from "../../calls";
+import { callBefore, calls, findCall, loadAround, loadNewer, loadNewest, loadOlder, neighbour, reportsCache, splitPrompt } from "../../calls";
 import { Await, Badge, Bar, Empty, ErrorNote, Figure, Figures, Loading, Name, Segmented, showText, Time, VirtualList, type VirtualHandle } from "../../components";
 import { useResource, type Boundary, type ModelCall } from "../../data";
 import { formatMoney, formatNumber, formatShare, formatShort, plural } from "../../format";
@@ -29,12 +29,13 @@ export function isBroken(call: ModelCall): boolean {
 
 function Totals({ items, isAll }: { items: readonly ModelCall[]; isAll: boolean }): JSX.Element {
   const sums = useMemo(() => {
-    const total = { prompt: 0, read: 0, written: 0, output: 0, cost: 0, lost: 0, breaks: 0, priced: 0, exposed: 0 };
+    const total = { prompt: 0, read: 0, written: 0, output: 0, cost: 0, lost: 0, breaks: 0, priced: 0, exposed: 0, reported: 0 };
     for (const call of items) {
       const split = splitPrompt(call);
       total.prompt += split.total;
       total.read += split.read;
       total.written += split.written;
+      total.reported += reportsCache(call) ? 1 : 0;
       total.output += call.usage?.output_tokens ?? 0;
       total.cost += call.cost?.total ?? 0;
       total.lost += call.cost?.rewritten ?? 0;
@@ -49,7 +50,9 @@ function Totals({ items, isAll }: { items: readonly ModelCall[]; isAll: boolean 
       <Figures>
         <Figure label="Calls" note={isAll ? "" : "newest; more below"}>{formatNumber(items.length)}</Figure>
         <Figure label="Prompt tokens" note={sums.output ? `${formatShort(sums.output)} out` : ""}>{formatShort(sums.prompt)}</Figure>
-        <Figure label="Read from cache" tone="cached" note={sums.written ? `${formatShort(sums.written)} written` : ""}>{formatShare(sums.read, sums.prompt)}</Figure>
+        {sums.reported
+          ? <Figure label="Read from cache" tone={sums.read ? "cached" : undefined} note={sums.written ? `${formatShort(sums.written)} written` : ""}>{formatShare(sums.read, sums.prompt)}</Figure>
+          : <Figure label="Read from cache" note="not reported">–</Figure>}
         <Figure label="Cost" note={sums.priced < items.length ? `${formatNumber(sums.priced)} of ${formatNumber(items.length)} have a price` : ""}>{sums.priced ? formatMoney(sums.cost) : "–"}</Figure>
         <Figure label="Paid again after breaks" tone={sums.lost ? "danger" : undefined} note={plural(sums.breaks, "break")}>{formatMoney(sums.lost)}</Figure>
         {sums.exposed > 0 && <Figure label="Dead values shown" tone="danger">{formatNumber(sums.exposed)}×</Figure>}

@@ -247,8 +247,9 @@ def _find_dead(figures: _ThreadFigures) -> None:
         if fact.at in indexes and fact.died_at in indexes:
             tokens = max(1, len(fact.value) // 4)
             parts = [(indexes[fact.died_at], tokens)]
-            value = _carry(figures, "fact", fact.key, indexes[fact.at], parts, fact.by)
-            figures.dead += [value] if value is not None else []
+            found = _carry(figures, "fact", fact.key, indexes[fact.at], parts, fact.by)
+            if found is not None:
+                figures.dead.append(msgspec.structs.replace(found, value=fact.value, words=fact.words))
 
 
 def _carry(

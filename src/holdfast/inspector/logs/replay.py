@@ -34,6 +34,8 @@ GROWTH_SHARE = 0.02
 """Between two of these, no more than this share of the window is added."""
 OBSERVED_CHARS = 20_000
 """Longer prompts are recorded, but no facts are read from them."""
+_NEAR_CHARS = 60
+"""How much of a line is quoted on each side of a value."""
 _SHORT_CHARS = 100_000
 _STEP_US = 1_000_000
 """Between the entries of a log without times."""
@@ -72,6 +74,8 @@ class DeadFact(msgspec.Struct, frozen=True):
 
     key: str
     value: str
+    words: str
+    """The part of the message that states the value: it is in there as it is."""
     at: int
     died_at: int
     by: str
@@ -316,8 +320,22 @@ def _find_dead_facts(session: holdfast.Session) -> Iterable[DeadFact]:
             for at in sorted({mention.seq for mention in fact.mentions} or {fact.source.turn or 0}):
                 found = session.messages(before=at + 1, limit=1) if at else []
                 if found and found[0].seq == at and value and value in found[0].text:
-                    yield DeadFact(fact.key, value, at, successor.source.turn, f"{fact.key} is {new[:120]} since")
+                    words = _cut_words(found[0].text, value)
+                    by = f"{fact.key} is {new[:120]} since"
+                    yield DeadFact(fact.key, value, words, at, successor.source.turn, by)
                     break
+
+
+def _cut_words(text: str, value: str) -> str:
+    """The line that has a value, and of a long line what is near the value."""
+    start = text.index(value)
+    end = start + len(value)
+    first = max(text.rfind("\n", 0, start) + 1, start - _NEAR_CHARS)
+    line_end = text.find("\n", end)
+    last = min(len(text) if line_end < 0 else line_end, end + _NEAR_CHARS)
+    before = "…" if first and text[first - 1] != "\n" else ""
+    after = "…" if last < len(text) and text[last] != "\n" else ""
+    return f"{before}{text[first:last]}{after}"
 
 
 def _text_of(value: object) -> str:

@@ -59,6 +59,9 @@ class DeadValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its tokens in each of these calls, in the end."""
     cost: int = 0
     """What carrying it cost in all of these calls."""
+    value: str = ""
+    """The outdated value of a fact, and the words of the message around it."""
+    words: str = ""
     thread: str = ""
 
 

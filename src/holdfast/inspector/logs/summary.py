@@ -54,15 +54,17 @@ def _describe_dead(report: LogReport) -> str:
 
 
 def _describe_bill(report: LogReport, name: str, bill: TokenBill, cache: str) -> str:
-    share = f"{bill.cache_read / bill.tokens:.0%}" if bill.tokens else "0%"
-    return f"{name:<10} {bill.tokens:>13,} tokens  {_money(report, bill.cost)}   {share} read {cache}"
+    has_cache = bill.cache_read or bill.cache_write
+    share = f"{bill.cache_read / bill.tokens:.0%} read {cache}" if has_cache else "no cache reported"
+    return f"{name:<10} {bill.tokens:>13,} tokens  {_money(report, bill.cost)}   {share}"
 
 
 def _describe_value(value: DeadValue) -> str:
     calls = format_count(value.calls, "call")
     target = value.what.partition(" ")[2]
     by = _end_of(value.by.replace(target, "").strip(" :") if target else value.by)
-    return f"m{value.at}: {_end_of(value.what)}: {value.tokens:,} tokens in {calls}, outdated by {by}"
+    what = f"{value.what} {value.value}" if value.value else value.what
+    return f"m{value.at}: {_end_of(what)}: {value.tokens:,} tokens in {calls}, outdated by {by}"
 
 
 def _end_of(text: str) -> str:

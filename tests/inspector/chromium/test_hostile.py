@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,16 +10,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.inspector.browser import Watched
-from tests.inspector.conftest import OpenPage, build_once, copy_store
+from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.chromium.test_export import export
+from tests.inspector.conftest import build_once, copy_store
 from tests.inspector.hostile_store import FILES, SESSION, build_hostile
 from tests.inspector.payloads import HOST, PAYLOADS, SHORT
 from tests.inspector.serving import Site, serve_store
-from tests.inspector.views import go_to, squeeze, view_route, wait_ready, walk
-from tests.support import SOAK
+from tests.inspector.views import SESSION_VIEWS, go_to, squeeze, view_route, wait_ready, walk
 
 TALL = (1280, 6_000)
 """A window that shows many rows at once, so that a walk has few steps."""
-VIEWS = ("call", "timeline", "run", "facts", "what-if", "memory", "messages")
 LEAST = {"session": 170, "message": 200, "tool": 180, "owner": 180, "media_type": 180, "url": 190, "entry": 180}
 """How many of the payloads a field must have taken, for the test to be one."""
 
@@ -68,46 +66,38 @@ def test_the_store_has_the_payloads(hostile: Path) -> None:
     assert not {field: stored.get(field) for field, least in LEAST.items() if stored.get(field, 0) < least}
 
 
-@pytest.mark.parametrize("view", VIEWS if SOAK else ("call", "run", "facts", "messages"))
-def test_no_payload_runs_in_a_view_of_a_session(hostile_site: Site, visit: OpenPage, view: str) -> None:
-    watched = visit(hostile_site, start_of(SESSION, view), size=TALL)
-    wait_ready(watched)
+def walk_view(watched: Watched, session: str, view: str) -> str:
+    """Look at all that a view shows, and return what was seen. Nothing may have run."""
+    go_to(watched, start_of(session, view))
     seen = walk(watched, steps=80)
     check_harmless(watched)
-    if view == "messages":
-        assert not count_shown(seen, PAYLOADS)
-    else:
-        assert len(count_shown(seen, SHORT)) < len(SHORT), "the view shows no payload at all"
+    return seen
 
 
-def test_no_payload_runs_in_names_of_files_and_media_types(hostile_site: Site, visit: OpenPage) -> None:
-    watched = visit(hostile_site, start_of(FILES, "messages"), size=TALL)
-    wait_ready(watched)
-    seen = walk(watched, steps=80)
-    check_harmless(watched)
-    assert len(count_shown(seen, SHORT)) < 20, "most of the payloads are shown"
+def walk_session(watched: Watched) -> None:
+    """Look at each view of the session once."""
+    shown = {view: walk_view(watched, SESSION, view) for view in SESSION_VIEWS}
+    assert not count_shown(shown.pop("messages"), PAYLOADS)
+    empty = [view for view, seen in shown.items() if len(count_shown(seen, SHORT)) == len(SHORT)]
+    assert not empty, f"these views show no payload at all: {empty}"
 
 
-def test_no_payload_runs_in_the_names_of_sessions_and_users(hostile_site: Site, visit: OpenPage) -> None:
+def test_no_payload_runs_in_any_view(hostile_site: Site, visit: OpenPage) -> None:
     watched = visit(hostile_site, "#/", size=TALL)
     wait_ready(watched)
-    seen = walk(watched)
     names = tuple(row["session"] for row in hostile_site.get("/sessions", limit=50, order="recent")["items"])
-    assert not count_shown(seen, names)
+    assert not count_shown(walk_view(watched, SESSION, "home"), names)
     links: list[str] = watched.page.locator("main a[href^='#/s/']").evaluate_all(
         "(links) => links.map((each) => each.getAttribute('href'))"
     )
     assert len(links) >= len(names)
     for link in links[::9]:
         go_to(watched, link)
-    go_to(watched, view_route(SESSION, "store"))
-    walk(watched)
-    check_harmless(watched)
-
-
-def test_no_payload_runs_in_the_search(hostile_site: Site, visit: OpenPage) -> None:
-    watched = visit(hostile_site, view_route(SESSION, "call"))
-    wait_ready(watched)
+        check_harmless(watched)
+    walk_view(watched, SESSION, "store")
+    walk_session(watched)
+    files = walk_view(watched, FILES, "messages")
+    assert len(count_shown(files, SHORT)) < 20, "most of the payloads are shown as names of files"
     watched.page.keyboard.press("/")
     field = watched.page.get_by_role("dialog").locator("input").first
     for payload in SHORT[::25]:
@@ -116,35 +106,10 @@ def test_no_payload_runs_in_the_search(hostile_site: Site, visit: OpenPage) -> N
     check_harmless(watched)
 
 
-@pytest.fixture(scope="module")
-def exported(hostile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hostile-export")
-    store = copy_store(hostile, folder / "desk.db")
-    page = folder / "hostile.html"
-    command = [
-        sys.executable,
-        "-m",
-        "holdfast",
-        "-f",
-        str(store),
-        "inspect",
-        SESSION,
-        "-o",
-        str(page),
-        "--redact",
-        "none",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stderr
-    return page
-
-
-@pytest.mark.parametrize("view", VIEWS if SOAK else ("call", "facts", "messages"))
-def test_no_payload_runs_in_an_exported_file(exported: Path, visit: OpenPage, view: str) -> None:
-    watched = visit(exported.as_uri(), start_of(SESSION, view), size=TALL)
+def test_no_payload_runs_in_an_exported_file(hostile: Path, visit: OpenPage, tmp_path: Path) -> None:
+    store = copy_store(hostile, tmp_path / "desk.db")
+    page = export(SESSION, tmp_path / "hostile.html", "--file", str(store), "--redact", "none")
+    watched = visit(page, "#/", size=TALL)
     wait_ready(watched)
-    seen = walk(watched, steps=80)
-    check_harmless(watched)
+    walk_session(watched)
     assert [urls for urls in watched.requests if urls.startswith("http")] == []
-    if view == "messages":
-        assert not count_shown(seen, PAYLOADS)

@@ -21,7 +21,8 @@ from holdfast.inspector.shared_parts import count_common
 from holdfast.server.app import build_app
 from holdfast.server.settings import ServerSettings
 from tests.inspector.browser import Watched, route_to
-from tests.inspector.conftest import OpenPage, copy_store
+from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.conftest import build_once, copy_store
 from tests.inspector.logs import ClaudeLines, write_lines
 from tests.inspector.sample import EMPTY, TRIP
 from tests.inspector.serving import TOKEN, Site
@@ -63,9 +64,11 @@ def served(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 def trip(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the file of the trip, with all that its reader may see."""
     store = copy_store(sample, tmp_path_factory.mktemp("exported") / "desk.db")
-    return export(
-        TRIP, store.with_name("trip.html"), "--file", str(store), "--redact", "none", "--permission", "passport"
-    )
+
+    def build(target: Path) -> None:
+        export(TRIP, target, "--file", str(store), "--redact", "none", "--permission", "passport")
+
+    return build_once(tmp_path_factory, "trip.html", build).as_uri()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from holdfast import Identity
-from tests.inspector.conftest import OpenPage, copy_store
+from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.conftest import copy_store
 from tests.inspector.sample import REFUND, SECRET, TRIP, USER
 from tests.inspector.serving import Site, make_key, serve_store
 from tests.inspector.views import SESSION_VIEWS, go_to, view_route, wait_ready, walk

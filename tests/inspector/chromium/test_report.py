@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from holdfast.inspector import collection
 from tests.inspector.browser import NARROW, Watched
-from tests.inspector.conftest import OpenPage
+from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.chromium.test_axe import check_looks
+from tests.inspector.chromium.test_export import export
+from tests.inspector.conftest import build_once
 from tests.inspector.logs import ClaudeLines, write_lines
-from tests.inspector.test_browser_axe import LOOKS, check
-from tests.inspector.test_browser_export import export
 from tests.inspector.views import go_to, wait_ready
 
 TURNS = 190
@@ -25,15 +27,27 @@ def long_log(tmp_path_factory: pytest.TempPathFactory) -> str:
     for number in range(TURNS):
         lines.say(f"Question {number}?")
         lines.text(f"Answer {number}.", read=0 if number == TURNS - 1 else None)
-    folder = tmp_path_factory.mktemp("long")
-    return export(write_lines(folder / "long.jsonl", lines.lines), folder / "long.html")
+
+    def build(target: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(collection, "CALLS", 2)  # these tests look at the report, and at no pack
+            export(write_lines(target.with_suffix(".jsonl"), lines.lines), target)
+
+    return build_once(tmp_path_factory, "long.html", build).as_uri()
 
 
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Messages without usage, times and a model."""
+    """Messages without usage, times and a model, in which an address is corrected."""
     path = tmp_path_factory.mktemp("chat") / "chat.json"
-    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}] * 3
+    texts = (
+        "Hi.\nMy address is 123 Main St. Ship it there.",
+        "Hello",
+        "Actually my address is 456 Oak Ave now.",
+        "Changed",
+    )
+    roles = ("user", "assistant")
+    messages = [{"role": roles[number % 2], "content": text} for number, text in enumerate((*texts, "Thanks", "Bye"))]
     path.write_text(json.dumps({"messages": messages}))
     return path
 
@@ -61,11 +75,7 @@ def test_axe_finds_nothing_in_a_report(long_log: str, visit: OpenPage) -> None:
     file = visit(long_log, "")
     wait_ready(file)
     file.page.locator("main details:not([open]) > summary").first.click()
-    for size, scheme in LOOKS:
-        file.page.set_viewport_size({"width": size[0], "height": size[1]})
-        file.page.emulate_media(color_scheme=scheme)
-        wait_ready(file)
-        check(file, f"a report, {scheme}, {size[0]} px")
+    check_looks(file, "a report")
 
 
 def test_holdfast_is_compared_with_the_log_in_the_same_cache(long_log: str, visit: OpenPage) -> None:
@@ -82,9 +92,15 @@ def test_holdfast_is_compared_with_the_log_in_the_same_cache(long_log: str, visi
 def test_a_log_without_usage_prices_and_times_claims_none(chat: Path, visit: OpenPage) -> None:
     file = visit(export(chat, chat.with_name("chat.html")), "")
     wait_ready(file)
+    line = file.page.locator(".report-list li").filter(has_text="address")
+    assert [each.strip(".") for each in line.locator("s").all_inner_texts()] == ["123 Main St"]
+    expect(line).to_contain_text("My address is 123 Main St. Ship it there.")
     assert "estimated: the log has no usage" in figure(file, "Sent")
     assert "the log has no usage" in figure(file, "Cache breaks")
     assert "$" not in figure(file, "Sent") + figure(file, "With Holdfast")
     for view in ("", "s/chat/call", "s/chat/timeline", "s/chat/run", "s/chat/messages"):
         go_to(file, f"#/{view}")
         assert "1970" not in file.text(), view
+    go_to(file, "#/s/chat/timeline")
+    assert figure(file, "Read from cache") == "Read from cache – not reported"
+    assert "% from cache" not in file.text()

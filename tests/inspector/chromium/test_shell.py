@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.inspector.browser import NARROW, Watched, route_to
-from tests.inspector.conftest import OpenPage
+from tests.inspector.chromium.conftest import OpenPage
 from tests.inspector.sample import TRIP
 from tests.inspector.serving import Site
 from tests.inspector.views import SESSION_VIEWS, STORE_VIEWS, go_to, view_route, wait_ready
@@ -89,18 +88,18 @@ def test_the_keyboard_reaches_every_view_the_search_and_the_help(site: Site, vis
     watched.page.wait_for_url(f"**/{route_to('s', TRIP, 'facts')}*")
 
 
-@pytest.mark.parametrize("view", ["call", "timeline", "run", "facts", "what-if", "messages"])
-def test_j_and_k_go_to_the_next_one_and_back(site: Site, visit: OpenPage, view: str) -> None:
-    watched = visit(site, view_route(TRIP, view))
-    wait_ready(watched)
-    places = []
-    for key in ("k", "k", "j") if view in ("call", "run", "what-if", "messages") else ("j", "j", "k"):
-        before = watched.page.url
-        press(watched, key)
-        watched.page.wait_for_function("(before) => location.href !== before", arg=before)
-        wait_ready(watched)
-        places.append(watched.page.url)
-    assert places[0] == places[2] != places[1]
+def test_j_and_k_go_to_the_next_one_and_back(site: Site, visit: OpenPage) -> None:
+    watched = visit(site, view_route(TRIP, "call"))
+    for view in ("call", "timeline", "run", "facts", "what-if", "messages"):
+        go_to(watched, view_route(TRIP, view))
+        places = []
+        for key in ("k", "k", "j") if view in ("call", "run", "what-if", "messages") else ("j", "j", "k"):
+            before = watched.page.url
+            press(watched, key)
+            watched.page.wait_for_function("(before) => location.href !== before", arg=before)
+            wait_ready(watched)
+            places.append(watched.page.url)
+        assert places[0] == places[2] != places[1], view
 
 
 def test_typing_into_a_field_triggers_no_shortcut(site: Site, visit: OpenPage) -> None:
@@ -114,19 +113,19 @@ def test_typing_into_a_field_triggers_no_shortcut(site: Site, visit: OpenPage) -
     assert "/facts" not in watched.page.url
 
 
-@pytest.mark.parametrize("view", [*STORE_VIEWS, *SESSION_VIEWS])
-def test_a_view_on_a_narrow_screen_scrolls_in_one_direction_only(site: Site, visit: OpenPage, view: str) -> None:
-    watched = visit(site, view_route(TRIP, view), size=NARROW)
-    wait_ready(watched)
-    widths = watched.page.evaluate("() => [document.scrollingElement.scrollWidth, innerWidth]")
-    assert widths[0] <= widths[1], widths
-    beyond = watched.page.evaluate(
-        """() => [...document.querySelectorAll("header *, nav, main > * > *")].filter((each) => {
-             const box = each.getBoundingClientRect();
-             return box.width > 0 && box.left < -1;
-           }).map((each) => each.outerHTML.slice(0, 120))"""
-    )
-    assert not beyond, beyond
+BEYOND = """() => [...document.querySelectorAll("header *, nav, main > * > *")].filter((each) => {
+  const box = each.getBoundingClientRect();
+  return box.width > 0 && box.left < -1;
+}).map((each) => each.outerHTML.slice(0, 120))"""
+
+
+def test_a_view_on_a_narrow_screen_scrolls_in_one_direction_only(site: Site, visit: OpenPage) -> None:
+    watched = visit(site, view_route(TRIP, "home"), size=NARROW)
+    for view in (*STORE_VIEWS, *SESSION_VIEWS):
+        go_to(watched, view_route(TRIP, view))
+        widths = watched.page.evaluate("() => [document.scrollingElement.scrollWidth, innerWidth]")
+        assert widths[0] <= widths[1], (view, widths)
+        assert not watched.page.evaluate(BEYOND), view
 
 
 def test_the_theme_follows_the_system_and_can_be_chosen(site: Site, visit: OpenPage) -> None:

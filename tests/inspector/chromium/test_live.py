@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.inspector.conftest import OpenPage
-from tests.inspector.sample import EMPTY
-from tests.inspector.serving import Site
+import holdfast
+from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.serving import Site, serve_store
 from tests.inspector.views import go_to, view_route, wait_ready
 
+EMPTY = "trip-new"
 WRITER = """
 import sys, holdfast
 with holdfast.open(sys.argv[1]) as engine:
@@ -26,6 +30,15 @@ def write(site: Site, question: str, answer: str) -> None:
     """Another process records two messages, and starts a tool."""
     command = [sys.executable, "-c", WRITER, str(site.store), EMPTY, question, answer]
     subprocess.run(command, check=True, timeout=120)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A store of its own: what is written to it would be in the way of other tests."""
+    with holdfast.open(tmp_path / "agent.db") as engine:
+        engine.create_session(EMPTY)
+    with serve_store(tmp_path / "agent.db") as served:
+        yield served
 
 
 def test_messages_of_another_process_appear_by_themselves(site: Site, visit: OpenPage) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 import holdfast
 from tests.inspector.browser import Watched, route_to
-from tests.inspector.conftest import OpenPage
+from tests.inspector.chromium.conftest import OpenPage
 from tests.inspector.serving import Site, serve_store
 from tests.inspector.views import view_route, wait_ready
 

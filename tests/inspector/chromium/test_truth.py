@@ -15,7 +15,8 @@ from playwright.sync_api import expect
 
 import holdfast
 from tests.inspector.browser import Watched, route_to
-from tests.inspector.conftest import OpenPage, copy_store
+from tests.inspector.chromium.conftest import OpenPage
+from tests.inspector.conftest import copy_store
 from tests.inspector.sample import OTHER_TENANT, REFUND, TRIP
 from tests.inspector.serving import Site
 from tests.inspector.views import go_to, squeeze, view_route, wait_ready, walk
@@ -109,35 +110,42 @@ def test_the_raw_request_is_that_of_the_provider(site: Site, visit: OpenPage, ca
     expect(watched.page.get_by_role("button", name="Copy JSON")).to_be_visible()
 
 
-@pytest.mark.parametrize("to", ["anthropic", "openai", "openai-responses", "gemini", "bedrock", "litellm"])
-def test_a_copied_request_is_the_request(site: Site, visit: OpenPage, calls: list[Any], to: str) -> None:
-    pack = calls[0].id
-    rendered = site.get(f"/sessions/{TRIP}/packs/{pack}", to=to)["rendered"]
-    watched = visit(
-        site,
-        route_to("s", TRIP, "call", pack, show="raw", to=to),
-        permissions=["clipboard-read", "clipboard-write"],
-    )
+REQUESTS = ("anthropic", "openai", "openai-responses", "gemini", "bedrock", "litellm")
+STUB = "curl() { cat; }; aws() { cat; }; ANTHROPIC_API_KEY= OPENAI_API_KEY= GEMINI_API_KEY= LITELLM_API_KEY="
+
+
+def read_copies(watched: Watched) -> dict[str, str]:
+    """What the buttons of a raw request put on the clipboard."""
     copied: dict[str, str] = {}
     for button in ("Copy as curl", "Copy as Python"):
+        watched.page.evaluate("() => navigator.clipboard.writeText('')")
         watched.page.get_by_role("button", name=button).click()
-        expect(watched.page.get_by_text(button.replace("Copy", "Copied"))).to_be_visible()
+        watched.page.wait_for_function("() => navigator.clipboard.readText().then((text) => text !== '')")
         copied[button] = watched.page.evaluate("() => navigator.clipboard.readText()")
-    program = copied["Copy as Python"]
-    request = next(each for each in ast.parse(program).body if isinstance(each, ast.Assign))
-    assert ast.literal_eval(request.value) == rendered
-    shell = copied["Copy as curl"]
-    stub = "curl() { cat; }; aws() { cat; }; ANTHROPIC_API_KEY= OPENAI_API_KEY= GEMINI_API_KEY= LITELLM_API_KEY="
-    sent = subprocess.run(["sh", "-uc", f"{stub}\n{shell}"], capture_output=True, text=True, check=True, timeout=60)
-    body = json.loads(sent.stdout)
-    if to == "gemini":  # the body of the REST API has other names than the arguments of the client
-        assert rendered["model"] in shell
-        assert body["contents"] == rendered["contents"]
-        assert body["systemInstruction"]["parts"][0]["text"] == rendered["config"]["system_instruction"]
-        assert body["generationConfig"]["maxOutputTokens"] == 600
-        assert body["tools"] == rendered["config"]["tools"]
-    else:
-        assert body == rendered
+    return copied
+
+
+def test_a_copied_request_is_the_request(site: Site, visit: OpenPage, calls: list[Any]) -> None:
+    pack = calls[0].id
+    watched = visit(site, permissions=["clipboard-read", "clipboard-write"])
+    for to in REQUESTS:
+        rendered = site.get(f"/sessions/{TRIP}/packs/{pack}", to=to)["rendered"]
+        go_to(watched, route_to("s", TRIP, "call", pack, show="raw", to=to))
+        copied = read_copies(watched)
+        program = copied["Copy as Python"]
+        request = next(each for each in ast.parse(program).body if isinstance(each, ast.Assign))
+        assert ast.literal_eval(request.value) == rendered, to
+        shell = copied["Copy as curl"]
+        sent = subprocess.run(["sh", "-uc", f"{STUB}\n{shell}"], capture_output=True, text=True, check=True, timeout=60)
+        body = json.loads(sent.stdout)
+        if to == "gemini":  # the body of the REST API has other names than the arguments of the client
+            assert rendered["model"] in shell
+            assert body["contents"] == rendered["contents"]
+            assert body["systemInstruction"]["parts"][0]["text"] == rendered["config"]["system_instruction"]
+            assert body["generationConfig"]["maxOutputTokens"] == 600
+            assert body["tools"] == rendered["config"]["tools"]
+        else:
+            assert body == rendered, to
 
 
 def test_the_timeline_has_every_call_with_its_cost_and_its_break(site: Site, visit: OpenPage, calls: list[Any]) -> None:
