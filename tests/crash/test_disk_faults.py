@@ -141,7 +141,7 @@ def shelf() -> Iterator[Path]:
 @pytest.mark.parametrize("work", [alone, together])
 def test_wherever_the_disk_fails_once_an_operation_is_an_error_or_durable(work: Work, error: int, shelf: Path) -> None:
     operations = run(work, shelf / "0", nth=0).operations
-    step = operations // figure(12, operations)
+    step = operations // figure(8, operations)
     first = 1 + (step // 2 if error == errno.ENOSPC else 0)  # half way between the points where the other error strikes
 
     runs = [run(work, shelf / str(nth), nth, error) for nth in range(first, operations + 1, step)]

@@ -53,11 +53,11 @@ from tests.support import figure
 
 BLOCKING = ("memory", "sqlite", "postgres")
 AWAITED = ("memory awaited", "sqlite awaited", "postgres awaited")
-STRIDE = figure(16, 1)
+STRIDE = figure(24, 1)
 """One value in so many is asked at each entrance, other ones at the next."""
-SAMPLE = figure(800, 1)
+SAMPLE = figure(1_200, 1)
 """One value in so many is asked everywhere, whatever it comes to; another one at each entrance."""
-AWAITED_SAMPLE = figure(1_280, 1)
+AWAITED_SAMPLE = figure(1_920, 1)
 """The same for what is awaited, where every kind of answer is asked once at each entrance anyway."""
 KEEPING = ("append", "adopt")
 """What tells a store to keep something; whatever else it is asked has parameters, and no columns."""
