@@ -9,6 +9,7 @@ another one behind the place where they part.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -19,8 +20,8 @@ from holdfast.errors import HoldfastError, InvalidInput, SessionExists, SessionN
 from holdfast.flows.sessions.messages import build_drafts, record_drafts
 from holdfast.gateway.dialects import build_drafts as build_client_drafts
 from holdfast.gateway.figures import PromptSize, TokenScale
-from holdfast.gateway.lineage import Match, Node, build_chain, count_shared, find_match
-from holdfast.gateway.model import ClientRequest, Draft, SentView
+from holdfast.gateway.lineage import Match, Node, count_shared, find_match
+from holdfast.gateway.model import BodyEnd, ClientRequest, Draft, SentView
 from holdfast.model import limits
 from holdfast.model.sessions.messages import Message, MessageDraft
 
@@ -37,6 +38,8 @@ TRIES = 50
 _PAGE = 1_000
 _BATCH = limits.BATCH_MESSAGES // 2
 _GOAL_CHARS = 200
+_FIRST_PIECE = (0,)
+"""The pieces of most messages, once for all of them."""
 Conversation: TypeAlias = holdfast.Session | holdfast.Frame
 
 
@@ -96,7 +99,9 @@ class Line:
 
     def count_tokens(self, messages: int) -> int:
         """The tokens of its first messages, as they are recorded."""
-        return sum(place.tokens for places in self.places[:messages] for place in places)
+        if messages >= len(self.places):
+            return self.tokens
+        return self.tokens - sum(place.tokens for places in self.places[messages:] for place in places)
 
     def add(self, message: Message) -> None:
         """Note a recorded message."""
@@ -104,7 +109,8 @@ class Line:
         assert isinstance(mark, dict), "is_marked() says so"
         name = bytes.fromhex(str(mark["hash"]))
         if not self.nodes or self.nodes[-1].hash != name:
-            node = Node(name, str(mark["role"]), _read_texts(mark.get("calls")), bool(mark.get("reply")))
+            role = sys.intern(str(mark["role"]))  # a few words, for many messages
+            node = Node(name, role, _read_texts(mark.get("calls")), bool(mark.get("reply")))
             self.nodes.append(node)
             self.places.append([])
         if mark.get("reply"):
@@ -119,6 +125,8 @@ def _read_texts(value: object) -> tuple[str, ...]:
 
 
 def _read_numbers(value: object) -> tuple[int, ...]:
+    if value == [0]:
+        return _FIRST_PIECE
     return tuple(each for each in value if type(each) is int) if isinstance(value, list) else ()
 
 
@@ -263,19 +271,20 @@ class Lines:
         family = self._families.get(name)
         if family is None:
             return None
-        chain = build_chain(request.messages)
+        chain = request.chain
         lines = family.lines_of(request.agent)
         return max(lines.values(), key=lambda line: count_shared(chain, line.nodes), default=None)
 
     def follow(self, family: Family, request: ClientRequest, body: bytes) -> tuple[Line, int]:
         """Record what is new in a request. Returns its line, and how many messages of it were known. The caller has the
         family's lock."""
-        chain = build_chain(request.messages)
+        whole = BodyEnd(0, 0, body)
+        chain = request.chain
         for attempt in range(TRIES):
             match = self._match(family, request, chain)
             try:
                 line = self._find_line(family, request, match)
-                known = self._record(family, line, request, body, chain)
+                known = self._record(family, line, request, whole, chain)
             except (VersionConflict, SessionExists):  # another process was first
                 if attempt == TRIES - 1:
                     raise
@@ -401,42 +410,43 @@ class Lines:
         family.lines[line.name] = line
         return line
 
-    def record_late(self, family: Family, line: Line, request: ClientRequest, body: bytes) -> int:
-        """Record a request that has left already. Returns how many of its messages were known; if the line went on in
-        another way meanwhile, nothing is recorded."""
-        chain = build_chain(request.messages)
+    def record_late(self, family: Family, line: Line, request: ClientRequest, part: BodyEnd) -> int:
+        """Record the end of a request that has left already. Returns how many of its messages were known; if the line went
+        on in another way meanwhile, nothing is recorded."""
+        chain = request.chain
         for _ in range(TRIES):
             line = family.lines.get(line.name, line)
             known = count_shared(chain, line.nodes)
-            if known == len(chain) or known < len(line.nodes) or line.is_past:
+            if known == len(chain) or known < len(line.nodes) or known < part.first or line.is_past:
                 break
             try:
-                return self._record(family, line, request, body, chain)
+                return self._record(family, line, request, part, chain)
             except VersionConflict:  # another process was first
                 family.read(line.session)
         return len(chain)
 
-    def _record(self, family: Family, line: Line, request: ClientRequest, body: bytes, chain: Sequence[bytes]) -> int:
+    def _record(self, family: Family, line: Line, request: ClientRequest, part: BodyEnd, chain: Sequence[bytes]) -> int:
         """Record the messages of a request that its line does not have. Returns how many it had."""
         family.read(line.session)
         line = family.lines.get(line.name, line)
         known = count_shared(chain, line.nodes)
-        if line.is_past or known < min(len(line.nodes), len(request.messages)):  # another process went on with it
+        if line.is_past or known < min(len(line.nodes), len(request.messages)) or known < part.first:
+            # another process went on with it, or withdrew some of it
             raise VersionConflict(stream=line.name, expected=known, actual=len(line.nodes))
         drafts: list[MessageDraft] = []
         for index in range(known, len(request.messages)):
-            drafts += self._build_drafts(line, request, body, index, chain[index])
+            drafts += self._build_drafts(line, request, part, index, chain[index])
         for start in range(0, len(drafts), _BATCH):
             record_as_found(line.conversation, drafts[start : start + _BATCH], expect=family.version_of(line))
             family.read(line.session)
         return known
 
     def _build_drafts(
-        self, line: Line, request: ClientRequest, body: bytes, index: int, name: bytes
+        self, line: Line, request: ClientRequest, part: BodyEnd, index: int, name: bytes
     ) -> Iterable[MessageDraft]:
         message = request.messages[index]
         calls = [piece.call for piece in message.pieces if piece.call]
-        for draft in build_client_drafts(request, body, index):
+        for draft in build_client_drafts(request, part, index):
             mark = build_mark(line, name, message.role, calls, draft.pieces)
             yield _read_draft(draft, mark, is_critical=message.stays)
 
