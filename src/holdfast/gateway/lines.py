@@ -27,8 +27,12 @@ from holdfast.model.sessions.messages import Message, MessageDraft
 
 FAMILIES = 256
 """The families whose messages are known in memory; others are read from the store again."""
-FAMILY_MESSAGES = 20_000
-"""The messages of all of these; the families used last stay."""
+FAMILY_BYTES = 4 << 20
+"""What all of these take; the families used last stay."""
+_NODE_BYTES = 400
+"""What a message takes, about."""
+_REMOVED_BYTES = 150
+"""What a removed piece of a view takes, about."""
 BRANCHES = 1_000
 """The sessions of one family."""
 FRAME_BUDGET = 1_000_000_000
@@ -61,7 +65,7 @@ class Line:
         self.is_past = False
         """It cannot go on: the client began a new epoch, or the frame has ended."""
         self.nodes: list[Node] = []
-        self.places: list[list[RecordedPart]] = []
+        self.places: list[tuple[RecordedPart, ...]] = []
         """For each node, the messages that it was recorded as."""
         self.view: SentView | None = None
         """What is changed in its requests; None if it is not known yet."""
@@ -97,6 +101,11 @@ class Line:
     def conversation(self) -> Conversation:
         return self.session if self.frame is None else self.session.frames.get(self.frame)
 
+    @property
+    def size(self) -> int:
+        """The memory that it takes, about."""
+        return _NODE_BYTES * len(self.nodes) + (0 if self.view is None else weigh_view(self.view))
+
     def count_tokens(self, messages: int) -> int:
         """The tokens of its first messages, as they are recorded."""
         if messages >= len(self.places):
@@ -112,16 +121,21 @@ class Line:
             role = sys.intern(str(mark["role"]))  # a few words, for many messages
             node = Node(name, role, _read_texts(mark.get("calls")), bool(mark.get("reply")))
             self.nodes.append(node)
-            self.places.append([])
+            self.places.append(())
         if mark.get("reply"):
             self.replied_us = max(self.replied_us, message.time_us)
         place = RecordedPart(message.seq, _read_numbers(mark.get("pieces")), message.tokens, bool(mark.get("lost")))
-        self.places[-1].append(place)
+        self.places[-1] = (*self.places[-1], place)
         self.tokens += place.tokens
 
 
+def weigh_view(view: SentView) -> int:
+    """The memory that a view takes, about: most of it are the texts of shortened pieces."""
+    return len(view.summary) + _REMOVED_BYTES * len(view.removed) + sum(map(len, view.replaced.values()))
+
+
 def _read_texts(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+    return tuple(sys.intern(str(each)) for each in value) if isinstance(value, list) else ()
 
 
 def _read_numbers(value: object) -> tuple[int, ...]:
@@ -156,8 +170,10 @@ class Family:
         """The session whose main line was used last: sub-agents are frames of it."""
         self._extents: dict[str, _Extent] = {}
 
-    def count_messages(self) -> int:
-        return sum(len(line.nodes) for line in list(self.lines.values()))
+    @property
+    def size(self) -> int:
+        """The memory that it takes, about."""
+        return sum(line.size for line in list(self.lines.values()))
 
     def lines_of(self, agent: str) -> dict[str, Line]:
         """The lines of an agent, those that can go on first."""
@@ -260,10 +276,10 @@ class Lines:
         with self._lock:
             family = self._families.setdefault(name, Family(name))
             self._families.move_to_end(name)
-            messages = sum(each.count_messages() for each in self._families.values())
-            while len(self._families) > 1 and (len(self._families) > FAMILIES or messages > FAMILY_MESSAGES):
+            size = sum(each.size for each in self._families.values())
+            while len(self._families) > 1 and (len(self._families) > FAMILIES or size > FAMILY_BYTES):
                 _, oldest = self._families.popitem(last=False)
-                messages -= oldest.count_messages()
+                size -= oldest.size
             return family
 
     def find_known(self, name: str, request: ClientRequest) -> Line | None:

@@ -36,8 +36,8 @@ KEEP_ALIVE_S = 600
 GRACE_S = 10
 """How long open streams may go on when the gateway ends."""
 BACKLOG = 1_024
-SWITCH_S = 0.0005
-"""How long a thread may go on while another one waits. By default, a request would wait ten times as long, each time that
+SWITCH_S = 0.001
+"""How long a thread may go on while another one waits. By default, a request would wait five times as long, each time that
 it goes from the loop to a thread or back, while a record is made."""
 
 _LOG = logging.getLogger("holdfast.gateway.http")

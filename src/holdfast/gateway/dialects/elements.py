@@ -18,8 +18,8 @@ from holdfast.gateway.bodies import UnreadableBody
 from holdfast.gateway.model import ClientMessage, ClientPiece, MessageRole, Slice
 from holdfast.model import limits
 
-_CACHED = 4_096
-"""Elements whose reading is kept: those used last."""
+_CACHED = 3_072
+"""Elements whose reading is kept: those used last. Each takes about 1 kB."""
 _WHOLE_FLOAT = 1e21
 """Up to here, JavaScript writes a number without a fraction as digits."""
 _TEXTS = ("text", "input_text", "output_text")

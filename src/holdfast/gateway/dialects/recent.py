@@ -21,10 +21,12 @@ from holdfast.gateway.model import ClientMessage, Dialect, Slice
 
 _LEAST_BYTES = 64 << 10
 """Smaller bodies are scanned as quickly."""
-_MOST_BYTES = 5 << 20
-"""All bodies that are kept, together, with what was read of them."""
+_MOST_BYTES = 4 << 20
+"""All bodies that are kept, together, with what was read of them; the one used last stays."""
+_LARGEST_BODY = 8 << 20
+"""A larger one is not kept."""
 _MOST_BODIES = 32
-_ELEMENT_BYTES = 1_000
+_ELEMENT_BYTES = 700
 """What an element takes beside its bytes, about."""
 LIST_NAMES: dict[Dialect, str] = {"anthropic": "messages", "chat": "messages", "responses": "input"}
 """The fields with the messages."""
@@ -103,14 +105,14 @@ class RecentBodies:
 
     def keep(self, opened: OpenedBody) -> None:
         """Keep a body whose elements are all read."""
-        if len(opened.body) < self._least or opened.size > self._most or not opened.slots:
+        if not self._least <= len(opened.body) <= _LARGEST_BODY or not opened.slots:
             return
         with self._lock:
             replaced = self._kept.pop(opened.before, None)
             self._size += opened.size - (replaced.size if replaced is not None else 0)
             self._kept[self._next] = opened
             self._next += 1
-            while self._size > self._most or len(self._kept) > _MOST_BODIES:
+            while len(self._kept) > 1 and (self._size > self._most or len(self._kept) > _MOST_BODIES):
                 self._size -= self._kept.popitem(last=False)[1].size
 
     def _find(self, dialect: Dialect, body: bytes) -> tuple[int, OpenedBody | None, int]:
