@@ -19,8 +19,8 @@ from holdfast.gateway.bodies import elements, is_array, open_body
 from holdfast.gateway.dialects.elements import PlacedElement
 from holdfast.gateway.model import ClientMessage, Dialect, Slice
 
-_LEAST_BYTES = 64 << 10
-"""Smaller bodies are scanned as quickly."""
+_LEAST_BYTES = 32 << 10
+"""Smaller lists are scanned as quickly."""
 _MOST_BYTES = 4 << 20
 """All bodies that are kept, together, with what was read of them; the one used last stays."""
 _LARGEST_BODY = 8 << 20
@@ -105,7 +105,9 @@ class RecentBodies:
 
     def keep(self, opened: OpenedBody) -> None:
         """Keep a body whose elements are all read."""
-        if not self._least <= len(opened.body) <= _LARGEST_BODY or not opened.slots:
+        if not opened.slots or len(opened.body) > _LARGEST_BODY:
+            return
+        if opened.slots[-1].end - opened.slots[0].start < self._least:
             return
         with self._lock:
             replaced = self._kept.pop(opened.before, None)
