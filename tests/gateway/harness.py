@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 import holdfast
 from holdfast.gateway.desk import Desk
 from holdfast.gateway.engines import open_engine
@@ -80,7 +82,9 @@ class Harness:
     def settle(self, prepared: PreparedRequest, reply: dict[str, Any] | None, **fields: Any) -> None:
         now = self.engine._context.clock.now_us()
         desk = self._served.pop(id(prepared), self.desk)
-        desk.settle(prepared, Outcome(**{"status": 200, "reply": reply, "sent_us": now, "ended_us": now, **fields}))
+        left = msgspec.structs.replace(prepared)
+        left.drop_bodies()  # as the gateway does, when a request has left
+        desk.settle(left, Outcome(**{"status": 200, "reply": reply, "sent_us": now, "ended_us": now, **fields}))
 
     def step(self, name: str) -> None:
         match name:

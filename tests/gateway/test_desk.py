@@ -132,6 +132,19 @@ def test_a_long_conversation_is_taken_up_in_the_middle() -> None:
     assert harness.engine.session(row.session).state().messages > limits.READ_EVENTS
 
 
+def test_a_waiting_record_keeps_only_what_is_new() -> None:
+    harness = Harness(5, DeskOptions(policy="faithful"))
+    for _ in range(40):
+        harness.step("take")
+    prepared = harness.send()
+    new = json.dumps(harness.client.messages[-1]).encode()
+    assert 0 < prepared.kept_bytes <= 2 * len(new) < len(prepared.arrival.body) / 10
+    harness.answer(prepared)
+    (row,) = harness.engine.sessions()
+    stored = msgspec.json.encode(harness.engine.session(row.session).messages(limit=1_000)).decode()
+    assert {*WORD.findall(json.dumps(harness.client.messages))} <= {*WORD.findall(stored)}
+
+
 def test_figures_are_stored_for_each_call() -> None:
     harness = Harness(9)
     for _ in range(30):

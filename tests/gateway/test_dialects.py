@@ -17,10 +17,10 @@ from openai.types.responses import Response
 
 import holdfast
 from holdfast.gateway.bodies import UnreadableBody
-from holdfast.gateway.dialects import build_drafts, digest_reply, read_request, reply_message
+from holdfast.gateway.dialects import build_drafts, cut_body, digest_reply, read_request, reply_message
 from holdfast.gateway.dialects.recent import RecentBodies
 from holdfast.gateway.model import ClientRequest, Dialect
-from tests.gateway.random_requests import DIALECTS, LIST_NAMES, MARK, build_request, random_messages, write_request
+from tests.gateway.random_requests import DIALECTS, MARK, build_request, random_messages, write_request
 from tests.support import figure
 
 _dialects = st.sampled_from(DIALECTS)
@@ -511,7 +511,7 @@ def test_a_session_records_the_drafts_and_they_have_every_piece_once(dialect: Di
     request = read_request(dialect, (), body)
     messages = []
     for number, message in enumerate(request.messages):
-        drafts = build_drafts(request, body, number)
+        drafts = build_drafts(request, cut_body(request, body, 0), number)
         assert sorted(piece for draft in drafts for piece in draft.pieces) == list(range(len(message.pieces)))
         for draft in drafts:
             for piece in (message.pieces[place] for place in draft.pieces):
@@ -531,11 +531,11 @@ def test_results_keep_errors_and_images() -> None:
         build_request("anthropic", [call, _result(content=[{"type": "text", "text": "x"}, image], is_error=True)])
     )
     request = read_request("anthropic", (), body.encode())
-    (draft,) = build_drafts(request, body.encode(), 1)
+    (draft,) = build_drafts(request, cut_body(request, body.encode(), 0), 1)
     assert (draft.message["role"], draft.message["is_error"]) == ("tool", True)
     with holdfast.open(":memory:") as engine:
         session = engine.create_session("s")
-        (draft_of_call,) = build_drafts(request, body.encode(), 0)
+        (draft_of_call,) = build_drafts(request, cut_body(request, body.encode(), 0), 0)
         recorded = session.record_all([draft_of_call.message, draft.message], as_found=True)
         (result,) = recorded[1].tool_results
         assert result.is_error
@@ -549,21 +549,21 @@ def test_results_keep_errors_and_images() -> None:
 @given(_dialects, _seeds)
 def test_a_body_is_read_the_same_after_others(dialect: Dialect, seed: int) -> None:
     pick = random.Random(seed)
-    recent, messages = RecentBodies(LIST_NAMES[dialect], least_bytes=0), random_messages(dialect, pick)
+    recent, messages = RecentBodies(least_bytes=0), random_messages(dialect, pick)
     for _ in range(6):
         body = write_request(dialect, messages, seed)
         if pick.random() < 0.2:
             damaged = bytearray(body)
             damaged[pick.randrange(len(body))] = pick.choice(b'"{}[],:x \xff')
             body = bytes(damaged)
-        assert _open(recent, body) == _open(RecentBodies(LIST_NAMES[dialect]), body)
+        assert _open(recent, dialect, body) == _open(RecentBodies(), dialect, body)
         messages = messages[: pick.randrange(1, len(messages) + 1)] if pick.random() < 0.3 else messages
         messages = [*messages, *random_messages(dialect, pick, turns=1)]
 
 
-def _open(recent: RecentBodies, body: bytes) -> object:
+def _open(recent: RecentBodies, dialect: Dialect, body: bytes) -> object:
     try:
-        opened = recent.open(body)
+        opened = recent.open(dialect, body)
     except UnreadableBody:
         return None
     known = len(opened.placed)

@@ -15,9 +15,9 @@ from holdfast.errors import VersionConflict
 from holdfast.gateway import figures as call_figures
 from holdfast.gateway.bodies import UnreadableBody
 from holdfast.gateway.boundaries import Boundaries
-from holdfast.gateway.dialects import read_request
+from holdfast.gateway.dialects import cut_body, read_request
 from holdfast.gateway.edits import apply_view
-from holdfast.gateway.lineage import build_chain, count_shared, find_match
+from holdfast.gateway.lineage import count_shared, find_match
 from holdfast.gateway.lines import Family, Line, Lines
 from holdfast.gateway.model import Arrival, ClientRequest, Outcome, PreparedRequest, SentView
 from holdfast.gateway.options import DeskOptions
@@ -49,7 +49,7 @@ class Desk:
         family = self._lines.family(name_family(arrival, request))
         if request.side:
             return PreparedRequest(arrival=arrival, body=arrival.body, step=Step(request=request, family=family))
-        step = self._continue_line(family, request)
+        step = self._continue_line(family, request, arrival.body)
         if step is None:
             with family.lock:
                 try:
@@ -60,9 +60,9 @@ class Desk:
         step.line.head = request.head
         return self._build(arrival, step, step.line)
 
-    def _continue_line(self, family: Family, request: ClientRequest) -> Step | None:
+    def _continue_line(self, family: Family, request: ClientRequest, body: bytes) -> Step | None:
         """The step of a request that goes on with a known line as it is, from memory alone; None for any other."""
-        chain = build_chain(request.messages)
+        chain = request.chain
         match = find_match(chain, request.messages, family.branches_of(request.agent))
         line = family.lines.get(match.branch)
         if line is None or line.is_past or line.view is None or line.is_left_alone is not False:
@@ -74,8 +74,9 @@ class Desk:
         is_warm = self._boundaries.is_warm(line, request)
         if not is_warm or self._boundaries.is_pressed(line, request, match.shared) or not keeps_end(request, line.view):
             return None
+        rest = cut_body(request, body, match.shared)
         return Step(
-            request=request, family=family, line=line, hash=chain[-1], view=line.view, is_warm=True, is_recorded=False
+            request=request, family=family, line=line, hash=chain[-1], view=line.view, is_warm=True, unrecorded=rest
         )
 
     def _follow_line(self, family: Family, request: ClientRequest, body: bytes) -> Step:
@@ -106,7 +107,8 @@ class Desk:
         edits = self._reads.build_edits(line, step.request, arrival.body, step.view, from_memory=from_memory)
         reading = None if edits is None else ReadingStep(line.session, step.hash)
         body = apply_view(arrival.body, step.request, step.view, mark=True, others=edits or ())
-        return PreparedRequest(arrival=arrival, body=body, step=step, reading=reading)
+        kept = 0 if step.unrecorded is None else len(step.unrecorded.text)
+        return PreparedRequest(arrival=arrival, body=body, step=step, kept_bytes=kept, reading=reading)
 
     def fall_back(self, arrival: Arrival) -> PreparedRequest:
         """Build the bytes to send from memory alone: the last view of the conversation, and new messages as they are."""
@@ -114,11 +116,12 @@ class Desk:
         line = None if request.side else self._lines.find_known(name_family(arrival, request), request)
         if line is None:
             return PreparedRequest(arrival=arrival, body=arrival.body)
-        view, chain = line.view or SentView(), build_chain(request.messages)
-        is_known = count_shared(chain, line.nodes) >= view.depth
-        view = view if is_known and keeps_end(request, view) and not line.is_left_alone else SentView()
+        view, chain = line.view or SentView(), request.chain
+        known = count_shared(chain, line.nodes)
+        view = view if known >= view.depth and keeps_end(request, view) and not line.is_left_alone else SentView()
         family = self._lines.family(name_family(arrival, request))
-        step = Step(request=request, family=family, line=line, hash=chain[-1], view=view, is_recorded=False)
+        rest = cut_body(request, arrival.body, known)
+        step = Step(request=request, family=family, line=line, hash=chain[-1], view=view, unrecorded=rest)
         return self._build(arrival, step, line, from_memory=True)
 
     def _leaves_alone(self, line: Line) -> bool:
@@ -157,7 +160,7 @@ class Desk:
                 step.family.load(self.engine)
                 recorder.record_side(step, outcome)
                 return
-            line = self._find_recorded(step, prepared.arrival.body)
+            line = self._find_recorded(step)
             reply = read_reply(outcome)
             message = recorder.record_reply(step, line, outcome, reply)
             if message is None:
@@ -175,13 +178,13 @@ class Desk:
             step.family.read(line.session)
         recorder.observe(step, line)  # without the lock: it takes time, and the next request may be here
 
-    def _find_recorded(self, step: Step, body: bytes) -> Line:
+    def _find_recorded(self, step: Step) -> Line:
         """The line of a step, with the messages of its request, if it goes on as it was."""
         assert step.line is not None, "a step of a conversation"
         step.family.read(step.line.session)
         line = step.family.lines.get(step.line.name, step.line)
-        if not step.is_recorded:
-            known = self._lines.record_late(step.family, line, step.request, body)
+        if step.unrecorded is not None:
+            known = self._lines.record_late(step.family, line, step.request, step.unrecorded)
             line = step.family.lines.get(line.name, line)
             step.new = tuple(place.seq for places in line.places[known:] for place in places)
         step.counted = line.count_tokens(len(step.request.messages)) - step.saved
@@ -190,8 +193,10 @@ class Desk:
 
 def keeps_end(request: ClientRequest, view: SentView) -> bool:
     """Whether a view leaves the last reply of a request, and all behind it, as it is."""
-    replies = (index for index, message in enumerate(request.messages) if message.role == "assistant")
-    return view.depth <= max(replies, default=0)
+    last = len(request.messages) - 1
+    while last > 0 and request.messages[last].role != "assistant":
+        last -= 1
+    return view.depth <= max(0, last)
 
 
 def name_family(arrival: Arrival, request: ClientRequest) -> str:

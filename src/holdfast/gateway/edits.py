@@ -10,6 +10,8 @@ Laws:
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +22,9 @@ from holdfast.gateway.model import ClientMessage, ClientRequest, SentView, Slice
 
 _MARKS = 4
 """Cache marks that a request may have."""
+_VIEWS = 32
+"""The views whose removals are known."""
+_ALL = 1 << 62
 _LISTS = frozenset({"content", "tool_calls"})
 """Fields of a message whose elements are pieces."""
 _PLAIN_MARK = b'{"type":"ephemeral"}'
@@ -67,69 +72,145 @@ def _replace_pieces(request: ClientRequest, view: SentView) -> list[Edit]:
     return edits
 
 
-def _remove_pieces(body: bytes, request: ClientRequest, view: SentView, *, mark: bool) -> list[Edit]:
+class _Removal(NamedTuple):
+    """What a view removes from a list of messages, by their numbers, wherever they stand in a body."""
+
+    runs: list[tuple[int, int]]
+    """The first and the last of messages in a row that are removed as a whole."""
+    parts: dict[int, set[int]]
+    """The pieces that are removed from a message of which others stay."""
+    gaps: list[int]
+    """Where a message of the user would follow a system message, because the replies between them are removed."""
+
+
+class _Removals:
+    """The removals of the views that were used last: a view is the same for many requests. Threads can share it."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, bytes], tuple[SentView, _Removal]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, request: ClientRequest, view: SentView) -> _Removal:
+        # A removal depends on the messages up to the first one that the view does not reach.
+        key = id(view), request.chain[min(view.depth or _ALL, len(request.chain) - 1)]
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and known[0] is view:
+            return known[1]
+        removal = _build_removal(request, view)
+        with self._lock:
+            self._known[key] = view, removal
+            while len(self._known) > _VIEWS:
+                self._known.popitem(last=False)
+        return removal
+
+
+_REMOVALS = _Removals()
+
+
+def _build_removal(request: ClientRequest, view: SentView) -> _Removal:
     removed: dict[int, set[int]] = {}
     for number, piece in view.removed:
         removed.setdefault(number, set()).add(piece)
-    if not removed:
-        return []
-    gone: set[Slice] = set()
-    edits: list[Edit] = []
-    for number, pieces in removed.items():
-        message = request.messages[number]
-        if len(pieces) == len(message.pieces):
-            gone.update(_array_slices(message))
-        elif _is_reply_of_items(message):
-            gone.update(message.pieces[piece].at for piece in pieces)
+    runs: list[tuple[int, int]] = []
+    parts: dict[int, set[int]] = {}
+    for number in sorted(removed):
+        if len(removed[number]) < len(request.messages[number].pieces):
+            parts[number] = removed[number]
+        elif runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
         else:
-            edits += _edit_message(body, message, pieces)
-    first = request.messages[min(removed)]
-    slots = [at for message in request.messages for at in _array_slices(message)]
+            runs.append((number, number))
+    gone = {number for number in removed if number not in parts}
+    gaps = _find_gaps(request, gone, min(removed) if removed and view.summary else -1)
+    return _Removal(runs, parts, gaps)
+
+
+def _remove_pieces(body: bytes, request: ClientRequest, view: SentView, *, mark: bool) -> list[Edit]:
+    removal = _REMOVALS.find(request, view)
+    runs, parts, gaps = removal
+    if not runs and not parts:
+        return []
+    first = min([*parts, *(start for start, _ in runs)])
+    edits: list[Edit] = []
     summary = _build_summary(request, view.summary, mark=mark) if view.summary else b""
-    for at in _find_gaps(request, gone, first.at.start if summary else -1):
-        if at == first.at.start and summary:
+    for number in gaps:
+        if number == first and summary:
             summary = _BRIDGE + b"," + summary
         else:
+            at = request.messages[number].at.start
             edits.append(Edit(at, at, _BRIDGE + b","))
-    return edits + _remove_elements(slots, gone, first.at.start, summary)
+    for run in runs:
+        edits.append(_remove_run(request, run, summary if run[0] == first else b"", has_kept=bool(summary or run[0])))
+    for number, pieces in parts.items():
+        message, text = request.messages[number], summary if number == first else b""
+        if _is_reply_of_items(message):
+            edits += _remove_items(request, number, pieces, text, has_kept=bool(summary or number))
+        else:
+            edits += [Edit(message.at.start, message.at.start, text + b",")] if text else []
+            edits += _edit_message(body, message, pieces)
+    return edits
 
 
-def _find_gaps(request: ClientRequest, gone: set[Slice], summary_at: int) -> list[int]:
-    """Where a message of the user would follow a system message, because the replies between them are removed.
+def _remove_run(request: ClientRequest, run: tuple[int, int], text: bytes, *, has_kept: bool) -> Edit:
+    """Remove messages in a row with their commas, or put a text in their place. `has_kept`: something stands before."""
+    messages, (first, last) = request.messages, run
+    if text:
+        return Edit(messages[first].at.start, messages[last].at.end, text)
+    if has_kept:
+        return Edit(messages[first - 1].at.end, messages[last].at.end)
+    end = messages[last + 1].at.start if last + 1 < len(messages) else messages[last].at.end
+    return Edit(messages[first].at.start, end)
+
+
+def _remove_items(request: ClientRequest, number: int, pieces: set[int], text: bytes, *, has_kept: bool) -> list[Edit]:
+    """Remove some items of a reply."""
+    message = request.messages[number]
+    slots = [piece.at for piece in message.pieces]
+    gone = {slots[piece] for piece in pieces}
+    before = request.messages[number - 1].at if number else None
+    return _remove_elements(slots, gone, message.at.start, text, before=before, has_kept=has_kept)
+
+
+def _find_gaps(request: ClientRequest, gone: set[int], summary_at: int) -> list[int]:
+    """The messages of the user that would follow a system message, because the replies between them are removed.
 
     Anthropic takes a system message only before a reply, or as the last message."""
     if request.dialect != "anthropic":
         return []
     gaps: list[int] = []
     role, has_gap = "", False
-    for message in request.messages:
-        if message.at.start == summary_at:
+    for number, message in enumerate(request.messages):
+        if number == summary_at:
             if role == "system":
-                gaps.append(message.at.start)
+                gaps.append(number)
             role, has_gap = "user", False
-        if message.at in gone:
+        if number in gone:
             has_gap = has_gap or message.role == "assistant"
             continue
         if role == "system" and has_gap and message.role not in ("assistant", "system"):
-            gaps.append(message.at.start)
+            gaps.append(number)
         role, has_gap = message.role, False
     return gaps
-
-
-def _array_slices(message: ClientMessage) -> Sequence[Slice]:
-    """The elements of the client's list that a message has: the items of a reply, or itself."""
-    return [piece.at for piece in message.pieces] if _is_reply_of_items(message) else [message.at]
 
 
 def _is_reply_of_items(message: ClientMessage) -> bool:
     return message.pieces[0].at.start == message.at.start
 
 
-def _remove_elements(slots: Sequence[Slice], gone: set[Slice], at: int, text: bytes) -> list[Edit]:
-    """Remove elements with their commas, and put one in at a place: instead of what stood there, or before it."""
+def _remove_elements(
+    slots: Sequence[Slice],
+    gone: set[Slice],
+    at: int,
+    text: bytes,
+    *,
+    before: Slice | None = None,
+    has_kept: bool = False,
+) -> list[Edit]:
+    """Remove elements with their commas, and put one in at a place: instead of what stood there, or before it. `before` is
+    the element before these; `has_kept`: something stands before them."""
     edits = []
-    previous: Slice | None = None
-    has_kept = False
+    previous = before
     for number, slot in enumerate(slots):
         if slot.start == at and text:
             edits.append(

@@ -47,10 +47,11 @@ class Match(NamedTuple):
     """The messages that both have from the beginning on."""
 
 
-def build_chain(messages: Iterable[ClientMessage | bytes]) -> list[bytes]:
-    """The hash of every beginning of a list of messages, or of their digests."""
-    hashes: list[bytes] = []
-    last = b""
+def build_chain(messages: Iterable[ClientMessage | bytes], before: Sequence[bytes] = ()) -> list[bytes]:
+    """The hash of every beginning of a list of messages, or of their digests. `before` are those of the messages that come
+    before these."""
+    hashes = [*before]
+    last = hashes[-1] if hashes else b""
     for message in messages:
         digest = message if isinstance(message, bytes) else message.digest
         last = extend_chain(last, digest)

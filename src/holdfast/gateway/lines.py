@@ -9,6 +9,7 @@ another one behind the place where they part.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -19,15 +20,19 @@ from holdfast.errors import HoldfastError, InvalidInput, SessionExists, SessionN
 from holdfast.flows.sessions.messages import build_drafts, record_drafts
 from holdfast.gateway.dialects import build_drafts as build_client_drafts
 from holdfast.gateway.figures import PromptSize, TokenScale
-from holdfast.gateway.lineage import Match, Node, build_chain, count_shared, find_match
-from holdfast.gateway.model import ClientRequest, Draft, SentView
+from holdfast.gateway.lineage import Match, Node, count_shared, find_match
+from holdfast.gateway.model import BodyEnd, ClientRequest, Draft, SentView
 from holdfast.model import limits
 from holdfast.model.sessions.messages import Message, MessageDraft
 
 FAMILIES = 256
 """The families whose messages are known in memory; others are read from the store again."""
-FAMILY_MESSAGES = 20_000
-"""The messages of all of these; the families used last stay."""
+FAMILY_BYTES = 4 << 20
+"""What all of these take; the families used last stay."""
+_NODE_BYTES = 400
+"""What a message takes, about."""
+_REMOVED_BYTES = 150
+"""What a removed piece of a view takes, about."""
 BRANCHES = 1_000
 """The sessions of one family."""
 FRAME_BUDGET = 1_000_000_000
@@ -37,6 +42,8 @@ TRIES = 50
 _PAGE = 1_000
 _BATCH = limits.BATCH_MESSAGES // 2
 _GOAL_CHARS = 200
+_FIRST_PIECE = (0,)
+"""The pieces of most messages, once for all of them."""
 Conversation: TypeAlias = holdfast.Session | holdfast.Frame
 
 
@@ -62,7 +69,7 @@ class Line:
         self.is_past = False
         """It cannot go on: the client began a new epoch, or the frame has ended."""
         self.nodes: list[Node] = []
-        self.places: list[list[RecordedPart]] = []
+        self.places: list[tuple[RecordedPart, ...]] = []
         """For each node, the messages that it was recorded as."""
         self.view: SentView | None = None
         """What is changed in its requests; None if it is not known yet."""
@@ -98,9 +105,16 @@ class Line:
     def conversation(self) -> Conversation:
         return self.session if self.frame is None else self.session.frames.get(self.frame)
 
+    @property
+    def size(self) -> int:
+        """The memory that it takes, about."""
+        return _NODE_BYTES * len(self.nodes) + (0 if self.view is None else weigh_view(self.view))
+
     def count_tokens(self, messages: int) -> int:
         """The tokens of its first messages, as they are recorded."""
-        return sum(place.tokens for places in self.places[:messages] for place in places)
+        if messages >= len(self.places):
+            return self.tokens
+        return self.tokens - sum(place.tokens for places in self.places[messages:] for place in places)
 
     def add(self, message: Message) -> None:
         """Note a recorded message."""
@@ -108,21 +122,29 @@ class Line:
         assert isinstance(mark, dict), "is_marked() says so"
         name = bytes.fromhex(str(mark["hash"]))
         if not self.nodes or self.nodes[-1].hash != name:
-            node = Node(name, str(mark["role"]), _read_texts(mark.get("calls")), bool(mark.get("reply")))
+            role = sys.intern(str(mark["role"]))  # a few words, for many messages
+            node = Node(name, role, _read_texts(mark.get("calls")), bool(mark.get("reply")))
             self.nodes.append(node)
-            self.places.append([])
+            self.places.append(())
         if mark.get("reply"):
             self.replied_us = max(self.replied_us, message.time_us)
         place = RecordedPart(message.seq, _read_numbers(mark.get("pieces")), message.tokens, bool(mark.get("lost")))
-        self.places[-1].append(place)
+        self.places[-1] = (*self.places[-1], place)
         self.tokens += place.tokens
 
 
+def weigh_view(view: SentView) -> int:
+    """The memory that a view takes, about: most of it are the texts of shortened pieces."""
+    return len(view.summary) + _REMOVED_BYTES * len(view.removed) + sum(map(len, view.replaced.values()))
+
+
 def _read_texts(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+    return tuple(sys.intern(str(each)) for each in value) if isinstance(value, list) else ()
 
 
 def _read_numbers(value: object) -> tuple[int, ...]:
+    if value == [0]:
+        return _FIRST_PIECE
     return tuple(each for each in value if type(each) is int) if isinstance(value, list) else ()
 
 
@@ -152,8 +174,10 @@ class Family:
         """The session whose main line was used last: sub-agents are frames of it."""
         self._extents: dict[str, _Extent] = {}
 
-    def count_messages(self) -> int:
-        return sum(len(line.nodes) for line in list(self.lines.values()))
+    @property
+    def size(self) -> int:
+        """The memory that it takes, about."""
+        return sum(line.size for line in list(self.lines.values()))
 
     def lines_of(self, agent: str) -> dict[str, Line]:
         """The lines of an agent, those that can go on first."""
@@ -271,10 +295,10 @@ class Lines:
         with self._lock:
             family = self._families.setdefault(name, Family(name))
             self._families.move_to_end(name)
-            messages = sum(each.count_messages() for each in self._families.values())
-            while len(self._families) > 1 and (len(self._families) > FAMILIES or messages > FAMILY_MESSAGES):
+            size = sum(each.size for each in self._families.values())
+            while len(self._families) > 1 and (len(self._families) > FAMILIES or size > FAMILY_BYTES):
                 _, oldest = self._families.popitem(last=False)
-                messages -= oldest.count_messages()
+                size -= oldest.size
             return family
 
     def find_known(self, name: str, request: ClientRequest) -> Line | None:
@@ -282,19 +306,20 @@ class Lines:
         family = self._families.get(name)
         if family is None:
             return None
-        chain = build_chain(request.messages)
+        chain = request.chain
         lines = family.lines_of(request.agent)
         return max(lines.values(), key=lambda line: count_shared(chain, line.nodes), default=None)
 
     def follow(self, family: Family, request: ClientRequest, body: bytes) -> tuple[Line, int]:
         """Record what is new in a request. Returns its line, and how many messages of it were known. The caller has the
         family's lock."""
-        chain = build_chain(request.messages)
+        whole = BodyEnd(0, 0, body)
+        chain = request.chain
         for attempt in range(TRIES):
             match = self._match(family, request, chain)
             try:
                 line = self._find_line(family, request, match)
-                known = self._record(family, line, request, body, chain)
+                known = self._record(family, line, request, whole, chain)
             except (VersionConflict, SessionExists):  # another process was first
                 if attempt == TRIES - 1:
                     raise
@@ -421,22 +446,22 @@ class Lines:
         family.lines[line.name] = line
         return line
 
-    def record_late(self, family: Family, line: Line, request: ClientRequest, body: bytes) -> int:
-        """Record a request that has left already. Returns how many of its messages were known; if the line went on in
-        another way meanwhile, nothing is recorded."""
-        chain = build_chain(request.messages)
+    def record_late(self, family: Family, line: Line, request: ClientRequest, part: BodyEnd) -> int:
+        """Record the end of a request that has left already. Returns how many of its messages were known; if the line went
+        on in another way meanwhile, nothing is recorded."""
+        chain = request.chain
         for _ in range(TRIES):
             line = family.lines.get(line.name, line)
             known = count_shared(chain, line.nodes)
-            if known == len(chain) or known < len(line.nodes) or line.is_past:
+            if known == len(chain) or known < len(line.nodes) or known < part.first or line.is_past:
                 break
             try:
-                return self._record(family, line, request, body, chain)
+                return self._record(family, line, request, part, chain)
             except VersionConflict:  # another process was first
                 family.read(line.session)
         return len(chain)
 
-    def _record(self, family: Family, line: Line, request: ClientRequest, body: bytes, chain: Sequence[bytes]) -> int:
+    def _record(self, family: Family, line: Line, request: ClientRequest, part: BodyEnd, chain: Sequence[bytes]) -> int:
         """Record the messages of a request that its line does not have. Returns how many it had."""
         family.read(line.session)
         line = family.lines.get(line.name, line)
@@ -444,22 +469,23 @@ class Lines:
             family.drop(line)
             raise VersionConflict(stream=line.name, expected=line.begun_at, actual=family.version_of(line))
         known = count_shared(chain, line.nodes)
-        if line.is_past or known < min(len(line.nodes), len(request.messages)):  # another process went on with it
+        if line.is_past or known < min(len(line.nodes), len(request.messages)) or known < part.first:
+            # another process went on with it, or withdrew some of it
             raise VersionConflict(stream=line.name, expected=known, actual=len(line.nodes))
         drafts: list[MessageDraft] = []
         for index in range(known, len(request.messages)):
-            drafts += self._build_drafts(line, request, body, index, chain[index])
+            drafts += self._build_drafts(line, request, part, index, chain[index])
         for start in range(0, len(drafts), _BATCH):
             record_as_found(line.conversation, drafts[start : start + _BATCH], expect=family.version_of(line))
             family.read(line.session)
         return known
 
     def _build_drafts(
-        self, line: Line, request: ClientRequest, body: bytes, index: int, name: bytes
+        self, line: Line, request: ClientRequest, part: BodyEnd, index: int, name: bytes
     ) -> Iterable[MessageDraft]:
         message = request.messages[index]
         calls = [piece.call for piece in message.pieces if piece.call]
-        for draft in build_client_drafts(request, body, index):
+        for draft in build_client_drafts(request, part, index):
             mark = build_mark(line, name, message.role, calls, draft.pieces)
             yield _read_draft(draft, mark, is_critical=message.stays)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -66,6 +67,8 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     array: Slice
     """The list of messages or items."""
     messages: tuple[ClientMessage, ...]
+    chain: Sequence[bytes]
+    """The hash of every beginning of the list of messages."""
     marks: int = 0
     """Cache marks that the client set."""
     ttl_s: int | None = None
@@ -73,6 +76,16 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     mark: bytes = b""
     """The client's mark of the longest time in the messages, or behind them, as it is written; empty for none."""
     max_output: int = 0
+
+
+class BodyEnd(NamedTuple):
+    """The last messages of a request, in the client's bytes."""
+
+    first: int
+    """The number of the first of them."""
+    start: int
+    """Where it stands in the body."""
+    text: bytes
 
 
 class Draft(NamedTuple):
@@ -117,12 +130,19 @@ class PreparedRequest(msgspec.Struct, kw_only=True):
     """The bytes to send: the client's own object, if nothing is changed."""
     step: object = None
     """What the desk needs to record the reply; None if nothing is recorded."""
+    kept_bytes: int = 0
+    """What of the client's bytes the step keeps until the reply is recorded."""
     reading: object = None
     """What the desk needs to answer calls of the gateway's own tool; None if the request does not have that tool."""
 
     @property
     def is_changed(self) -> bool:
         return self.body is not self.arrival.body
+
+    def drop_bodies(self) -> None:
+        """Give up the bytes of a request that has left: they may be large, and its reply may take minutes."""
+        self.body = b""
+        self.arrival = msgspec.structs.replace(self.arrival, body=b"")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

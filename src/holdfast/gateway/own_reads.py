@@ -18,7 +18,6 @@ import holdfast
 from holdfast.flows.history.handle_text import run_read_handle
 from holdfast.gateway.edits import Edit
 from holdfast.gateway.injected import add_tool, restore_reads
-from holdfast.gateway.lineage import build_chain
 from holdfast.gateway.lines import Line
 from holdfast.gateway.model import ClientRequest, SentView
 from holdfast.gateway.options import ReadBackChoice
@@ -101,7 +100,7 @@ class OwnReads:
             known.replies = _load_replies(line.session)
         if known.replies:
             gone = {index for index, _ in view.removed}
-            for index, before in enumerate(build_chain(request.messages)[:-1], 1):
+            for index, before in enumerate(request.chain[:-1], 1):
                 reply = known.replies.get(before) if index not in gone else None
                 edits += [] if reply is None else restore_reads(body, request, index, reply)
         return edits

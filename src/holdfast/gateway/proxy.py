@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -51,6 +52,8 @@ DESK_THREADS = 4
 SETTLE_THREADS = 2
 SETTLES = 512
 """Records that may wait for a thread. Those beyond are dropped."""
+SETTLE_BYTES = 16 << 20
+"""What these may keep of the requests."""
 SETTLE_S = 30
 """How long records may take when the gateway ends."""
 CONNECTION_KEY = "holdfast.connection"
@@ -138,6 +141,8 @@ class Gateway:
         self._preparers = WorkerPool("gateway-prepare", DESK_THREADS)
         self._rescuers = WorkerPool("gateway-fall-back", 1)
         self._settlers = WorkerPool("gateway-settle", SETTLE_THREADS)
+        self._settle_bytes = 0
+        self._settle_lock = threading.Lock()
         self._calls: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,13 +213,16 @@ class Gateway:
         dialect = ROUTES.get(call.path) if call.method == "POST" else None
         limit = self.options.request_bytes if dialect else PASSED_BYTES
         body, is_whole = await _read_body(call.receive, limit) if call.has_body else (b"", True)
+        uploaded: asyncio.Event | None = None
         if not is_whole:
             uploaded = asyncio.Event()
-            await _run_watched(call, self._pass_on(call, _follow(call.receive, body, uploaded)), uploaded)
+            work = self._pass_on(call, _follow(call.receive, body, uploaded))
         elif dialect is None or len(body) > limit:
-            await _run_watched(call, self._pass_on(call, body))
+            work = self._pass_on(call, body)
         else:
-            await _run_watched(call, self._use_desk(call, dialect, body))
+            work = self._use_desk(call, dialect, body)
+        del body  # nobody has it when the request has left
+        await _run_watched(call, work, uploaded)
 
     def _select(self, call: ClientCall) -> UpstreamLink:
         """The provider of a request. Everything of OpenAI is below /v1; and there, Anthropic names its version."""
@@ -252,6 +260,7 @@ class Gateway:
         except UpstreamFailed as error:
             await _send_failure(call, error)
             return
+        del body
         await _send_answer(call, answer)
 
     async def _use_desk(self, call: ClientCall, dialect: Dialect, body: bytes) -> None:
@@ -264,12 +273,15 @@ class Gateway:
         try:
             answer = await self._send_prepared(call, exchange, body)
             exchange.status = answer.status
+            sent = prepared.body if prepared.reading is not None else b""
+            prepared.drop_bodies()
+            del body, arrival
             if 200 <= answer.status < 300:
                 exchange.reader = ReplyReader(
                     answer.find_header(b"content-type"), answer.find_header(b"content-encoding")
                 )
             if exchange.reader is not None and prepared.reading is not None and not exchange.was_resent:
-                await self._send_rounds(call, exchange, answer)
+                await self._send_rounds(call, exchange, sent, answer)
                 return
             await _send_answer(call, answer, exchange.reader, lambda: self._end(exchange))
         except UpstreamFailed as error:
@@ -278,12 +290,12 @@ class Gateway:
         finally:
             self._settle(exchange)
 
-    async def _send_rounds(self, call: ClientCall, exchange: DeskExchange, answer: UpstreamAnswer) -> None:
-        """Send a reply that the gateway may take part in, with its own tool."""
+    async def _send_rounds(self, call: ClientCall, exchange: DeskExchange, body: bytes, answer: UpstreamAnswer) -> None:
+        """Send a reply that the gateway may take part in, with its own tool. `body` is the request as it was sent."""
         prepared, send = exchange.prepared, call.send
         kind = answer.find_header(b"content-type")
         exchange.reader = reader = ReplyReader(kind, "")
-        rounds = follow_rounds(prepared.arrival.dialect, prepared.body, answer, self._make_driver(call, exchange))
+        rounds = follow_rounds(prepared.arrival.dialect, body, answer, self._make_driver(call, exchange))
         headers = clean_reply_headers(answer.headers)
         try:
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -369,8 +381,9 @@ class Gateway:
             return
         exchange.is_settled = True
         ended_us = time.time_ns() // 1_000
-        if self._settlers.pending >= SETTLES:
-            _LOG.error("A record was dropped: %d others wait.", SETTLES)
+        size = exchange.prepared.kept_bytes
+        if self._settlers.pending >= SETTLES or self._settle_bytes + size > SETTLE_BYTES:
+            _LOG.error("A record was dropped: %d others wait.", self._settlers.pending)
             return
 
         def settle() -> None:
@@ -379,7 +392,14 @@ class Gateway:
             except Exception as error:  # noqa: BLE001 - the client has its reply
                 _LOG.error("A reply could not be recorded: %s.", _describe(error))
 
-        self._settlers.submit(settle)
+        with self._settle_lock:
+            self._settle_bytes += size
+        self._settlers.submit(settle).add_done_callback(lambda _: self._release(size))
+
+    def _release(self, size: int) -> None:
+        """Note, in any thread, that a record is finished."""
+        with self._settle_lock:
+            self._settle_bytes -= size
 
 
 def _make_context(options: GatewayOptions) -> Any:

@@ -23,7 +23,7 @@ from holdfast.gateway.dialects import digest_reply
 from holdfast.gateway.figures import ExchangeFigures, PromptSize, TokenScale
 from holdfast.gateway.lineage import extend_chain
 from holdfast.gateway.lines import TRIES, Conversation, Family, Line, build_mark, is_marked
-from holdfast.gateway.model import ClientRequest, Outcome, SentView
+from holdfast.gateway.model import BodyEnd, ClientRequest, Outcome, SentView
 from holdfast.gateway.options import DeskOptions
 from holdfast.model import limits
 from holdfast.model.history.bills import CallBill, bill_usage
@@ -61,8 +61,8 @@ class Step(msgspec.Struct, kw_only=True):
     """The boundary of the view; 0 if it is empty."""
     is_boundary: bool = False
     is_warm: bool = False
-    is_recorded: bool = True
-    """Whether the messages of the request are recorded already."""
+    unrecorded: BodyEnd | None = None
+    """The messages that are recorded with the reply; None if all were recorded before the request left."""
     new: tuple[int, ...] = ()
     """The seqs of the messages that this request brought."""
 

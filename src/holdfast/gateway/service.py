@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -24,6 +24,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import InvalidArgument
+from holdfast.gateway.memory import MemoryTrimmer, tune_process
 from holdfast.gateway.proxy import CONNECTION_KEY, Gateway, Receive, Scope, Send
 from holdfast.gateway.upstream import RawHeaders, is_loopback, split_url
 
@@ -35,10 +36,9 @@ KEEP_ALIVE_S = 600
 GRACE_S = 10
 """How long open streams may go on when the gateway ends."""
 BACKLOG = 1_024
-LARGE_BLOCK = 256 << 10
-"""A block of memory of so many bytes is given back as soon as it is free."""
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
-"""Parameters of mallopt()."""
+SWITCH_S = 0.001
+"""How long a thread may go on while another one waits. By default, a request would wait five times as long, each time that
+it goes from the loop to a thread or back, while a record is made."""
 
 _LOG = logging.getLogger("holdfast.gateway.http")
 _LOG.setLevel(logging.CRITICAL)  # else uvicorn writes a stack for every stream that a provider cut
@@ -119,6 +119,7 @@ class HostGuard:
 
     def __init__(self, gateway: Gateway, options: ServiceOptions) -> None:
         self._gateway = gateway
+        self.trimmer: MemoryTrimmer | None = None
         self._names = {options.host.strip("[]").lower(), *(each.lower() for each in options.allowed_hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,6 +137,8 @@ class HostGuard:
         elif scope["path"] == HEALTH_PATH:
             await _send_json(send, 200, {"status": "ok", "service": "holdfast-gateway"})
         else:
+            if self.trimmer is not None:
+                self.trimmer.note_request()
             await self._gateway(scope, receive, send)
 
     def _allows_host(self, host: str) -> bool:
@@ -149,14 +152,6 @@ def urlsplit_host(url: str) -> str:
         return (urlsplit(url.strip()).hostname or "").rstrip(".")
     except ValueError:
         return ""
-
-
-def _return_memory() -> None:
-    """Let the C library give the memory of large bodies back, instead of keeping it for each thread."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        tune = ctypes.CDLL(None).mallopt
-        tune(_M_ARENA_MAX, 2)
-        tune(_M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 async def _send_json(send: Send, status: int, document: dict[str, str]) -> None:
@@ -189,9 +184,10 @@ class GatewayService:
         except InvalidArgument:
             self._listener.close()
             raise
+        self._guard = HostGuard(gateway, self.options)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                HostGuard(gateway, self.options),
+                self._guard,
                 http=CaseProtocol,
                 ws="none",
                 loop="asyncio",
@@ -215,7 +211,9 @@ class GatewayService:
 
     def run(self, announce: Callable[[str], None]) -> None:
         """Run until SIGTERM or SIGINT. `announce` gets the address as soon as clients can connect."""
-        _return_memory()
+        tune_process()
+        self._guard.trimmer = MemoryTrimmer()
+        sys.setswitchinterval(SWITCH_S)
         with contextlib.closing(self._listener), _take_signals(self._stop):
             announce(self.url)
             self._server.run(sockets=[self._listener])

@@ -80,11 +80,12 @@ class BodyStream(httpx2.AsyncByteStream):
         self._pieces = pieces
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        if isinstance(self._pieces, Iterable):
-            for piece in self._pieces:
+        pieces, self._pieces = self._pieces, ()  # the request lives as long as its answer, but its body need not
+        if isinstance(pieces, Iterable):
+            for piece in pieces:
                 yield piece
             return
-        async for piece in self._pieces:
+        async for piece in pieces:
             yield piece
 
 

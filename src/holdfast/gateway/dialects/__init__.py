@@ -17,10 +17,10 @@ import msgspec
 from holdfast.gateway.bodies import UnreadableBody, decode
 from holdfast.gateway.dialects import anthropic, chat, responses
 from holdfast.gateway.dialects.drafts import check_draft
-from holdfast.gateway.dialects.recent import OpenedBody, RecentBodies
-from holdfast.gateway.model import ClientRequest, Dialect, Draft
+from holdfast.gateway.dialects.recent import KnownMessages, OpenedBody, RecentBodies
+from holdfast.gateway.model import BodyEnd, ClientRequest, Dialect, Draft, Slice
 
-__all__ = ["build_drafts", "digest_reply", "read_request", "reply_message"]
+__all__ = ["build_drafts", "cut_body", "digest_reply", "read_request", "reply_message"]
 
 
 class _DialectModule(Protocol):
@@ -36,36 +36,40 @@ class _DialectModule(Protocol):
 
 
 _DIALECTS: dict[Dialect, _DialectModule] = {"anthropic": anthropic, "chat": chat, "responses": responses}
-_RECENT: dict[Dialect, RecentBodies] = {
-    "anthropic": RecentBodies("messages"),
-    "chat": RecentBodies("messages"),
-    "responses": RecentBodies("input"),
-}
+_RECENT = RecentBodies()
 _HOSTILE = (TypeError, ValueError, KeyError, AttributeError, RecursionError, msgspec.MsgspecError)
 """What a reply of any shape may raise: it comes from a provider, and is not checked before."""
 
 
 def read_request(dialect: Dialect, headers: Iterable[tuple[str, str]], body: bytes) -> ClientRequest:
     """Read a request for a reply. The names of headers are in lower case."""
-    recent = _RECENT[dialect]
-    opened = recent.open(body)
+    opened = _RECENT.open(dialect, body)
     named: dict[str, str] = {}
     for name, value in headers:
         named.setdefault(name, value)
     request = _DIALECTS[dialect].read_request(named, opened)
     if not request.model:
         raise UnreadableBody("`model` is not a text")
-    recent.keep(opened)
+    opened.known = KnownMessages(request.messages, request.chain, len(opened.slots))
+    _RECENT.keep(opened)
     return request
 
 
-def build_drafts(request: ClientRequest, body: bytes, index: int) -> list[Draft]:
+def cut_body(request: ClientRequest, body: bytes, first: int) -> BodyEnd:
+    """The messages of a request from this number on, without the bytes around them."""
+    if first >= len(request.messages):
+        return BodyEnd(first, 0, b"")
+    start, end = request.messages[first].at.start, request.messages[-1].at.end
+    return BodyEnd(first, start, body[start:end])
+
+
+def build_drafts(request: ClientRequest, part: BodyEnd, index: int) -> list[Draft]:
     """The message of this number as a session records it, with session.record_all(…, as_found=True)."""
     message = request.messages[index]
     slices = [message.at]
     if message.pieces[0].at.start == message.at.start:  # the items of a reply
         slices = [piece.at for piece in message.pieces]
-    values = [decode(body, at) for at in slices]
+    values = [decode(part.text, Slice(at.start - part.start, at.end - part.start)) for at in slices]
     return [check_draft(draft) for draft in _DIALECTS[request.dialect].build_drafts(values)]
 
 

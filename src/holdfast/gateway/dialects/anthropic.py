@@ -65,6 +65,7 @@ def read_request(headers: Mapping[str, str], opened: OpenedBody) -> ClientReques
         dialect="anthropic",
         array=array,
         placed=opened.placed,
+        known=opened.known,
         identity=read_identity(headers, metadata),
         model=read_string(body, fields.get("model")),
         is_stream=read_flag(body, fields.get("stream")),

@@ -18,8 +18,8 @@ from holdfast.gateway.bodies import UnreadableBody
 from holdfast.gateway.model import ClientMessage, ClientPiece, MessageRole, Slice
 from holdfast.model import limits
 
-_CACHED = 4_096
-"""Elements whose reading is kept: those used last."""
+_CACHED = 3_072
+"""Elements whose reading is kept: those used last. Each takes about 1 kB."""
 _WHOLE_FLOAT = 1e21
 """Up to here, JavaScript writes a number without a fraction as digits."""
 _TEXTS = ("text", "input_text", "output_text")
@@ -49,7 +49,7 @@ Reader: TypeAlias = Callable[[bytes], Element]
 
 
 class PlacedElement(msgspec.Struct):
-    """An element, and the message that it was at a place: most stand where they stood at the last request."""
+    """An element, and the message that it is at a place: most stand where they stood at the last request."""
 
     element: Element
     message: ClientMessage
@@ -62,7 +62,7 @@ class ElementCache:
         self._read = read
         self._most = most
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, PlacedElement] = OrderedDict()
+        self._known: OrderedDict[bytes, Element] = OrderedDict()
 
     def read(self, body: bytes, slices: Sequence[Slice], known: Sequence[PlacedElement] = ()) -> list[PlacedElement]:
         """The elements at these slices, of which the first are known."""
@@ -70,20 +70,18 @@ class ElementCache:
         keys = [hashlib.sha256(body[start:end]).digest() for start, end in slices]
         with self._lock:
             found = [self._known.get(key) for key in keys]
-        placed = [self._place(body, at, before) for at, before in zip(slices, found, strict=True)]
+        read = [
+            self._read(body[at.start : at.end]) if before is None else before
+            for at, before in zip(slices, found, strict=True)
+        ]
         with self._lock:
-            for key, each in zip(keys, placed, strict=True):
-                self._known[key] = each
+            for key, element in zip(keys, read, strict=True):
+                self._known[key] = element
                 self._known.move_to_end(key)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
+        placed = (PlacedElement(element, build_message(at, element)) for at, element in zip(slices, read, strict=True))
         return [*known, *placed]
-
-    def _place(self, body: bytes, at: Slice, known: PlacedElement | None) -> PlacedElement:
-        if known is not None and known.message.at == at:
-            return known
-        element = self._read(body[at.start : at.end]) if known is None else known.element
-        return PlacedElement(element, build_message(at, element))
 
 
 def build_message(at: Slice, element: Element) -> ClientMessage:

@@ -10,6 +10,8 @@ from holdfast.gateway.dialects.elements import PlacedElement, digest_parts
 from holdfast.gateway.dialects.heads import HeadPart
 from holdfast.gateway.dialects.identity import ClientIdentity
 from holdfast.gateway.dialects.marks import Marks
+from holdfast.gateway.dialects.recent import KnownMessages
+from holdfast.gateway.lineage import build_chain
 from holdfast.gateway.model import ClientMessage, ClientRequest, Dialect, Slice
 
 
@@ -18,6 +20,7 @@ def assemble_request(
     dialect: Dialect,
     array: Slice,
     placed: Sequence[PlacedElement],
+    known: KnownMessages,
     identity: ClientIdentity,
     model: str,
     is_stream: bool,
@@ -27,8 +30,10 @@ def assemble_request(
     last_mark: Marks = Marks(),
     max_output: int = 0,
 ) -> ClientRequest:
-    """The request. `marks` are counts and times of marks before the messages; `last_mark` is one behind them."""
-    messages = join_replies(placed)
+    """The request. `known` are its first messages, as far as they were read before; `marks` are counts and times of marks
+    before the messages; `last_mark` is one behind them."""
+    new = join_replies(placed[known.elements :])
+    messages = (*known.messages, *new)
     own = last_mark
     for each in placed:
         if each.element.marks:
@@ -49,6 +54,7 @@ def assemble_request(
         head_bytes=sum(part.size for part in head),
         array=array,
         messages=messages,
+        chain=build_chain(new, known.chain),
         marks=own.number + sum(each for each, _ in marks),
         ttl_s=ttl_s or None,
         mark=own.longest,

@@ -87,6 +87,7 @@ def read_request(headers: Mapping[str, str], opened: OpenedBody) -> ClientReques
         dialect="responses",
         array=array,
         placed=placed,
+        known=opened.known,
         identity=read_identity(headers, metadata, read_string(body, fields.get("prompt_cache_key"))),
         model=read_string(body, fields.get("model")),
         is_stream=read_flag(body, fields.get("stream")),

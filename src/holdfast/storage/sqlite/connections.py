@@ -42,6 +42,11 @@ def connect(path: str, *, synchronous: str, vfs: str | None, reading: bool = Fal
         return connection
 
 
+def limit_page_caches(size: int) -> None:
+    """Keep at most about so many bytes of all files of this process in memory."""
+    apsw.soft_heap_limit(size)
+
+
 class ReaderPool:
     """Connections for reading, borrowed for one read each; at most READERS."""
 

@@ -56,7 +56,7 @@ def find_names(text: str) -> set[str]:
     return names
 
 
-@functools.lru_cache(maxsize=1 << 15)
+@functools.lru_cache(maxsize=1 << 13)
 def _names_of(token: str) -> tuple[str, ...]:
     names: set[str] = set()
     file = FILE_LINE.fullmatch(token)
