@@ -25,9 +25,7 @@ FOLDER = ROOT / "docs" / "explanation"
 
 def build_findings() -> GatewayFindings:
     score = SessionScore(cost=1, billed=1, sent=1, calls=1, judged=1)
-    found = {
-        name: ReplayFinding(name, {"one": score}, {"one": 1}) for name in (PLAIN, FAITHFUL, FRUGAL, CACHE_MODE)
-    }
+    found = {name: ReplayFinding(name, {"one": score}, {"one": 1}) for name in (PLAIN, FAITHFUL, FRUGAL, CACHE_MODE)}
     return GatewayFindings(
         date="2026-01-01",
         machine="2 cores, x86_64, Python 3.11",

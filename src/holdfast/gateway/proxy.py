@@ -53,7 +53,7 @@ SETTLE_THREADS = 2
 SETTLES = 512
 """Records that may wait for a thread. Those beyond are dropped."""
 SETTLE_BYTES = 16 << 20
-"""What these may keep of the requests."""
+"""What these may keep of the requests; a single one may keep more."""
 SETTLE_S = 30
 """How long records may take when the gateway ends."""
 CONNECTION_KEY = "holdfast.connection"
@@ -382,7 +382,8 @@ class Gateway:
         exchange.is_settled = True
         ended_us = time.time_ns() // 1_000
         size = exchange.prepared.kept_bytes
-        if self._settlers.pending >= SETTLES or self._settle_bytes + size > SETTLE_BYTES:
+        is_full = self._settle_bytes and self._settle_bytes + size > SETTLE_BYTES
+        if self._settlers.pending >= SETTLES or is_full:
             _LOG.error("A record was dropped: %d others wait.", self._settlers.pending)
             return
 
