@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import SHARED_MEMORY, figure
+from tests.support import SHARED_MEMORY, SOAK, figure
 
 settings.register_profile(
     "holdfast",
     max_examples=figure(40, 100),
     deadline=None,
+    derandomize=bool(os.environ.get("CI")) and not SOAK,  # there, what is tried changes with the code only
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("holdfast")

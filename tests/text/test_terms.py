@@ -6,7 +6,7 @@ import datetime
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support import figure
 
@@ -256,6 +256,7 @@ def test_to_fold_is_to_fold_once(word: str) -> None:
 
 @EXAMPLES
 @given(st.text(max_size=80) | st.text("0123456789.,:/+-()$€%# aptm", max_size=40))
+@example("0.0/0")
 def test_terms_stand_in_order_and_apart(text: str) -> None:
     terms = Terms(text)
     assert len(terms.starts) == len(terms.stops) == len(terms.norms)

@@ -219,8 +219,10 @@ class Terms:
             if start < last_end:
                 continue
             if typed and typed[-1][0].start <= start and norm != GAP:
-                last_end = self._add_typed(*typed.pop())
-                continue
+                value = typed.pop()
+                if not self.stops or value[0].start >= self.stops[-1]:  # in 1.2/3, 2/3 is no date
+                    last_end = self._add_typed(*value)
+                    continue
             self._add(start, stop, norm if norm == GAP else _number_norm(norm) or fold_word(norm))
 
     def _add(self, start: int, stop: int, norm: str) -> None:
