@@ -1,6 +1,6 @@
 # Every target makes the environment it needs from a bare Python 3.11 or later. Nothing else is installed by hand.
 PYTHON ?= python3
-WORKERS ?= 3  # one more than a small machine has cores: many tests wait for the disk
+WORKERS ?= 4  # two more than a small machine has cores: many tests wait for other processes
 UV := .venv-frameworks/uv/bin/uv pip install -q  # many and large environments, in a tenth of the time
 PIP := -m pip --disable-pip-version-check --no-input -q
 
@@ -8,19 +8,22 @@ FRAMEWORKS := a2a adk agent_framework anthropic claude langgraph llama_index ope
 ADAPTERS_langgraph := langgraph langchain
 ADAPTERS_providers := render providers
 
-.PHONY: demo test tests conformance conformance-mcp conformance-gateway inspector inspector-check frameworks quick check bench soak twins reference picture pictures browser docs lock clean
+.PHONY: demo test tests conformance conformance-mcp conformance-gateway conformance-inspector inspector inspector-check frameworks quick check bench soak twins reference picture pictures browser docs lock clean
 
 demo: .venv-demo/ready  ## the main job on the embedded default
 	@.venv-demo/bin/python examples/demo.py
 
-test: .venv/ready browser  ## everything that must hold before a change lands; types are checked beside the tests
+test: .venv/ready  ## style, types, and all tests that need no program but Python and PostgreSQL
 	$(MAKE) --no-print-directory -j 2 check tests
 
-tests: .venv/ready browser
-	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --promises
+tests: .venv/ready
+	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --promises --ignore tests/inspector/chromium
 
-conformance:  ## the suites of other people, against the server and the adapters; two at a time
-	$(MAKE) --no-print-directory -j 2 --output-sync=target conformance-mcp conformance-gateway inspector-check frameworks
+conformance:  ## with the programs and suites of other people: browser, agents, protocols, frameworks; two at a time
+	$(MAKE) --no-print-directory -j 2 --output-sync=target conformance-mcp conformance-gateway conformance-inspector inspector-check frameworks
+
+conformance-inspector: .venv/ready browser  ## the inspector, in a real Chromium
+	.venv/bin/python -m pytest -q -n 2 --dist worksteal tests/inspector/chromium
 
 conformance-mcp: .venv-conformance/ready  ## the suites of the Model Context Protocol, against the server
 	.venv-conformance/bin/python -m tests.conformance_mcp run .venv-conformance/npm

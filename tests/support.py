@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 SOAK = os.environ.get("HOLDFAST_SOAK") == "1"
 QUICK = os.environ.get("HOLDFAST_QUICK") == "1"
@@ -49,6 +50,26 @@ def read_request(connection: socket.socket) -> bytes:
             if line.lower().startswith(b"content-length:"):
                 length = int(line[15:])
         return head + line + stream.read(length)
+
+
+class WeighingStore:
+    """A store that passes everything on, and adds up what it is asked for: the length of each answer, 1 at least."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.answered = 0
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **options: Any) -> Any:
+            answer = value(*args, **options)
+            self.answered += max(1, len(answer)) if isinstance(answer, list | tuple) else 1
+            return answer
+
+        return call
 
 
 class SteppingClock:
