@@ -1,6 +1,6 @@
 # Every target makes the environment it needs from a bare Python 3.11 or later. Nothing else is installed by hand.
 PYTHON ?= python3
-WORKERS ?= 4  # two more than a small machine has cores: many tests wait for other processes
+WORKERS ?= 3  # one more than a small machine has cores: many tests wait for the disk
 UV := .venv-frameworks/uv/bin/uv pip install -q  # many and large environments, in a tenth of the time
 PIP := -m pip --disable-pip-version-check --no-input -q
 
