@@ -200,7 +200,7 @@ def test_a_reader_without_the_permission_finds_no_trace_of_a_redaction(engine: A
     ask(session, "Still?")
     newest = session.packs.calls(limit=1)[0]
     assert (newest.redacted, newest.exposed) == (0, 0)
-    assert b"4712" not in msgspec.json.encode([newest, session.packs.redactions(newest.pack)])
+    assert b"XQ-4712" not in msgspec.json.encode([newest, session.packs.redactions(newest.pack)])
 
 
 def test_an_audited_pack_counts_nothing_that_it_withholds(engine: Any) -> None:

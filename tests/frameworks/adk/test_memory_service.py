@@ -101,7 +101,7 @@ def test_apart(memory: MemoryService) -> None:
 
 
 def test_deleted(memory: MemoryService) -> None:
-    session = session_of("The code is 4711.", "The code is on the door.")
+    session = session_of("The code is plover.", "The code is on the door.")
     run(memory.add_session_to_memory(session))
 
     async def delete(name: str | None) -> None:
@@ -114,7 +114,7 @@ def test_deleted(memory: MemoryService) -> None:
     assert search(again, "code") == ["The code is on the door."]
     stored = [row for row in memory.engine.sessions() if row.thread == "#memory"]
     opened = memory.engine.session(stored[0].session, actor=stored[0].actor, thread="#memory")
-    assert not any(b"4711" in (event.payload or b"") for event in opened.events(limit=1_000))
+    assert not any(b"plover" in (event.payload or b"") for event in opened.events(limit=1_000))
     assert memory.engine.admin.verify().ok
 
 

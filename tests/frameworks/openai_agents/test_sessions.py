@@ -422,9 +422,9 @@ def test_erased_messages_have_no_items(engine: holdfast.Engine) -> None:
         session = open_session(engine)
         other = open_session(engine)
         items: Items = [
-            user("my card is 4111"),
-            {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": '{"card": "4111"}'},
-            {"type": "function_call_output", "call_id": "c1", "output": "paid with 4111"},
+            user("my card is 4111-2222"),
+            {"type": "function_call", "call_id": "c1", "name": "pay", "arguments": '{"card": "4111-2222"}'},
+            {"type": "function_call_output", "call_id": "c1", "output": "paid with 4111-2222"},
             assistant("Done."),
         ]
         await session.add_items(sdk(items))
@@ -435,7 +435,7 @@ def test_erased_messages_have_no_items(engine: holdfast.Engine) -> None:
         assert await other.get_items() == [assistant("Done."), user("Thanks.")]
 
     run(work())
-    assert b"4111" not in b"".join(event.payload or b"" for event in engine.session("s1").events(limit=100))
+    assert b"4111-2222" not in b"".join(event.payload or b"" for event in engine.session("s1").events(limit=100))
     assert engine.admin.verify().ok
 
 
