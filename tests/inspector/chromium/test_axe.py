@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import Any, Literal
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.inspector.browser import NARROW, WIDE, Watched
 from tests.inspector.chromium.conftest import OpenPage
@@ -68,6 +68,7 @@ def test_axe_finds_nothing_in_an_empty_session_and_in_dialogs(site: Site, visit:
         watched.page.get_by_role("dialog").wait_for()
         check(watched, f"the dialog of {key}")
         watched.page.keyboard.press("Escape")
+        expect(watched.page.locator("dialog[open]")).to_have_count(0)
 
 
 def test_axe_finds_nothing_in_the_prompt_for_a_key(site: Site, browser: Browser, visit: OpenPage) -> None:

@@ -199,6 +199,7 @@ def test_what_a_file_cannot_do_is_said_plainly(trip: str, visit: OpenPage) -> No
     expect(file.page.get_by_role("option").first).to_be_visible()
     assert "Casa do Rio" in file.text()
     file.page.keyboard.press("Escape")
+    expect(file.page.locator("dialog[open]")).to_have_count(0)
     file.page.keyboard.press("?")
     expect(file.page.get_by_role("dialog")).to_contain_text("This file holds the answers")
 
