@@ -1,6 +1,6 @@
 // The keyboard. A view binds keys while it is shown; the help lists what is bound.
 //
-// Laws: no key works while the user types, except Escape. A key without a modifier never overrides the browser.
+// Laws: no key works while the user types, except Escape, nor while a dialog is open. A key without a modifier never overrides the browser.
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -49,7 +49,7 @@ function find(keys: string): Binding | undefined {
 window.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target) && event.key !== "Escape") return;
-  if (event.key !== "Escape" && document.querySelector("dialog[open]")) return;
+  if (document.querySelector("dialog[open]")) return; // it closes by Escape itself
   if (event.key === "Enter" || event.key === " ") return; // controls act by themselves
   const isChord = first && event.timeStamp - firstAt < CHORD_MS;
   const found = (isChord && find(`${first} ${event.key}`)) || find(event.key);
