@@ -129,6 +129,8 @@ class GatewayFindings(msgspec.Struct):
     """The sessions that the summarizer's weights were fitted without."""
     missing: str = ""
     """Why a peer is not among the contenders."""
+    remark: str = ""
+    """How these figures came about, if not by one run of the whole command."""
 
     def compare(self, name: str, findings: Mapping[str, ReplayFinding] | None = None) -> Comparison:
         findings = self.small if findings is None else findings

@@ -254,6 +254,7 @@ def write_page(findings: GatewayFindings) -> str:
     )
     page += ROW + RULE + "".join(_write_row(findings.compare(name)) for name in findings.small)
     page += f"\nheadroom is not in the table: {findings.missing}.\n" if findings.missing else ""
+    page += f"\n{findings.remark}\n" if findings.remark else ""
     page += _write_checks(findings)
     if findings.large:
         page += LARGE.format(head=findings.large_head) + ROW + RULE
