@@ -20,9 +20,9 @@ value that contains itself, and a value that is nested too deep or has too many 
 A tool call has its arguments as a JSON value, and beside it the text of the provider if that is not the canonical one:
 providers cache, sign and compare their own text byte for byte.
 
-Laws: JSON stays as it is. The same value gives the same JSON. The result shares nothing with the value. Whatever the
-code of an object does, the error is a typed one. A text is kept with arguments only if it spells exactly these
-arguments.
+Laws: JSON stays as it is. The same value gives the same JSON. The result shares nothing with the value, but for what was
+checked before. Whatever the code of an object does, the error is a typed one. A text is kept with arguments only if it
+spells exactly these arguments.
 """
 
 from __future__ import annotations
@@ -56,15 +56,20 @@ _END = object()
 def to_json(where: str, value: object, most: int = limits.JSON_VALUES) -> Json:
     """Convert a value to JSON, as the table above says. `where` names the value in errors; it has at most `most` values,
     nested ones included."""
-    converter = _Converter(where, most)
-    try:
-        return converter.convert(value, 0)
-    except HoldfastError:
-        raise
-    except RecursionError as error:
-        raise InvalidJson(where=where, reason="it is nested too deep") from error
-    except Exception as error:
-        raise converter.refusal(_describe_exception(error)) from error
+    return _Converter(where, most).convert_whole(value, 0)
+
+
+class CheckedJson:
+    """A JSON value that is checked once, for callers who give it again and again inside larger values: to_json() takes it
+    as it is, down to the nesting `depth`, without a walk over it. Nobody may change it."""
+
+    __slots__ = ("count", "depth", "value")
+
+    def __init__(self, where: str, value: object, depth: int) -> None:
+        converter = _Converter(where, limits.ENTRY_VALUES)
+        self.value = converter.convert_whole(value, depth)
+        self.depth = depth
+        self.count = converter.count
 
 
 class _Converter:
@@ -76,6 +81,21 @@ class _Converter:
         self._path: list[str | int] = []
         self._inside: set[int] = set()
         """The containers around the current value, by identity."""
+
+    def convert_whole(self, value: object, depth: int) -> Json:
+        try:
+            return self.convert(value, depth)
+        except HoldfastError:
+            raise
+        except RecursionError as error:
+            raise InvalidJson(where=self._where, reason="it is nested too deep") from error
+        except Exception as error:
+            raise self.refusal(_describe_exception(error)) from error
+
+    @property
+    def count(self) -> int:
+        """How many values it has converted."""
+        return self._most - self._left
 
     def convert(self, value: object, depth: int) -> Json:
         self._left -= 1
@@ -94,10 +114,20 @@ class _Converter:
             return self._list(value, value, depth)  # type: ignore[arg-type]
         if kind is dict:
             return self._object(value, value.items(), depth)  # type: ignore[attr-defined]
+        if kind is CheckedJson:
+            return self._checked(value, depth)  # type: ignore[arg-type]
         if issubclass(kind, enum.Enum):
             return self.convert(self._call(lambda: value.value), depth + 1)  # type: ignore[attr-defined]
         scalar = self._scalar(value, kind)
         return self._container(value, kind, depth) if scalar is None else scalar
+
+    def _checked(self, value: CheckedJson, depth: int) -> Json:
+        if depth > value.depth:  # it may be nested too deep here
+            return self.convert(value.value, depth)
+        self._left -= value.count - 1
+        if self._left < 0:
+            raise InvalidJson(where=self._where, reason=f"it has more than {self._most} values")
+        return value.value
 
     def _scalar(self, value: Any, kind: Any) -> str | int | float | None:
         """Convert a value without parts; return None for any other value."""

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import codec
-from holdfast.conversion import is_spelling, raw_arguments, to_json
+from holdfast.conversion import CheckedJson, is_spelling, raw_arguments, to_json
 from holdfast.errors import HoldfastError, InvalidInput, InvalidJson, InvalidText
 from holdfast.model import limits
 from tests import hostile
@@ -188,6 +188,22 @@ def test_depth_and_number_are_bounded(wrap: Any) -> None:
         to_json("the result", wrap(value))
     with pytest.raises(InvalidJson, match="more than"):
         to_json("the result", (number for number in range(10**9)))
+
+
+def test_what_was_checked_before_counts_and_is_bounded_as_if_it_were_new() -> None:
+    nested: Any = 1
+    for _ in range(limits.JSON_DEPTH - 1):
+        nested = [nested]
+    checked = CheckedJson("the result", nested, 1)
+    assert to_json("the result", {"a": checked, "b": [1]}) == {"a": nested, "b": [1]}
+    with pytest.raises(InvalidJson, match="deeper than"):
+        to_json("the result", {"a": [checked]})
+    with pytest.raises(InvalidJson, match="deeper than"):
+        CheckedJson("the result", nested, 2)
+    ten = CheckedJson("the result", [1] * 9, 1)
+    assert to_json("the result", [ten, ten], 21) == [[1] * 9] * 2
+    with pytest.raises(InvalidJson, match="more than 20"):
+        to_json("the result", [ten, ten], 20)
 
 
 _json = st.recursive(

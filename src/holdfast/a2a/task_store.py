@@ -29,10 +29,10 @@ from a2a.types.a2a_pb2 import (
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, decode_page_token, encode_list_tasks_cursor
-from google.protobuf.json_format import MessageToDict, ParseDict, SerializeToJsonError
 
 import holdfast
-from holdfast.a2a.messages import read_task
+from holdfast.a2a.messages import TaskReading, decode_task
+from holdfast.a2a.saved_tasks import Place, SavedTask, SavedTasks
 from holdfast.errors import EntryConflict, HoldfastError, InvalidArgument, InvalidName, SessionNotFound
 from holdfast.frameworks.engines import check_engine, run_blocking
 from holdfast.frameworks.shadows import Shadow
@@ -73,6 +73,7 @@ class HoldfastTaskStore(TaskStore):
         self._engine = check_engine(engine)
         self._resolve_owner = owner_resolver
         self._observe = observe
+        self._saved = SavedTasks()
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
         """Store a task, as it is now."""
@@ -119,10 +120,10 @@ class HoldfastTaskStore(TaskStore):
             listed, is_new = self._locate(task, actor)
             try:
                 session = self._session(actor, listed, create=True)
-                self._append(session, task)
+                saved = self._append(session, _place(actor, listed), task)
                 self._note(actor, listed)
                 is_over = task.status.state in TERMINAL
-                Shadow(session, observe=self._observe).follow(read_task(task, is_over=is_over))
+                saved.shadow.follow(saved.reading.list_conversation(is_over=is_over))
                 return
             except SessionNotFound:  # another process has just deleted the task, which begins again
                 if attempt == _TRIES - 1:
@@ -162,19 +163,40 @@ class HoldfastTaskStore(TaskStore):
                 if attempt == _TRIES - 1:
                     raise
 
-    def _append(self, session: holdfast.Session, task: Task) -> None:
-        body = _encode(task)
+    def _append(self, session: holdfast.Session, place: Place, task: Task) -> SavedTask:
         for attempt in range(_TRIES):
-            newest = session.entries.list(kind=KIND, limit=1)
-            if newest and newest[0].body == body:
-                return
-            number = int(newest[0].key) + 1 if newest else 1
+            newest = self._read_newest(session, place)
+            reading = TaskReading(task, newest.reading if newest is not None else None)
+            if newest is not None and newest.is_equal(task, reading.body):
+                return newest
+            number, parent = (int(newest.key) + 1, newest.key) if newest is not None else (1, None)
             try:
-                session.entries.append(KIND, str(number), body, parent=str(number - 1) if newest else None)
-                return
+                entry = session.entries.append(KIND, str(number), reading.body, parent=parent)
             except EntryConflict:  # another process has just saved the task
                 if attempt == _TRIES - 1:
                     raise
+                continue
+            shadow = newest.shadow if newest is not None else Shadow(session, observe=self._observe)
+            saved = SavedTask(task, entry, reading.body, shadow, reading)
+            self._saved.keep(place, saved)
+            return saved
+        raise AssertionError("the last try returns or raises")
+
+    def _read_newest(self, session: holdfast.Session, place: Place) -> SavedTask | None:
+        """The task as it was saved last, by any process. Its body is read only if this one has not seen it."""
+        kept = self._saved.find(place)
+        newest = session.entries.list(kind=KIND, limit=1, bodies=kept is None)
+        if kept is not None and newest and kept.is_of(newest[0]):
+            return kept
+        if kept is not None and newest:
+            newest = session.entries.list(kind=KIND, limit=1)
+        if not newest:
+            return None
+        [entry] = newest
+        shadow = kept.shadow if kept is not None else Shadow(session, observe=self._observe)
+        saved = SavedTask(decode_task(entry.body), entry, entry.body, shadow)
+        self._saved.keep(place, saved)
+        return saved
 
     def _get(self, task_id: str, actor: str) -> Task | None:
         listed = self._find(task_id, actor)
@@ -182,10 +204,10 @@ class HoldfastTaskStore(TaskStore):
 
     def _load(self, actor: str, listed: _Listed) -> Task | None:
         try:
-            newest = self._session(actor, listed).entries.list(kind=KIND, limit=1)
+            newest = self._read_newest(self._session(actor, listed), _place(actor, listed))
         except SessionNotFound:
             return None
-        return _decode(newest[0].body) if newest else None
+        return newest.copy() if newest is not None else None
 
     def _list(self, params: ListTasksRequest, actor: str) -> ListTasksResponse:
         listed = [each for each in self._read_ledger(actor) if _matches(each, params)]
@@ -214,10 +236,15 @@ class HoldfastTaskStore(TaskStore):
             self._session(actor, listed).destroy("the task was deleted", offload=False)
         except SessionNotFound:
             pass  # deleted before, by a process that did not come to the next line
+        self._saved.forget(_place(actor, listed))
         self._unlist(actor, task_id)
 
     def _unlist(self, actor: str, task_id: str) -> None:
         self._ledger(actor).retract(shorten_name(f"task:{task_id}"), reason="the task was deleted")
+
+
+def _place(actor: str, listed: _Listed) -> Place:
+    return actor, listed.context or listed.id, listed.thread
 
 
 def _read_listed(fact: holdfast.Fact) -> _Listed:
@@ -253,19 +280,3 @@ def _find_start(listed: builtins.list[_Listed], token: str) -> int:
 def _timestamp_ns(task: Task) -> int | None:
     has_time = task.HasField("status") and task.status.HasField("timestamp")
     return task.status.timestamp.ToNanoseconds() if has_time else None
-
-
-def _encode(task: Task) -> Any:
-    """A task as JSON, so that what does not change is stored once; as bytes if it has no JSON form, such as a NaN."""
-    try:
-        fields: dict[str, Any] = MessageToDict(task, preserving_proto_field_name=True)
-        if ParseDict(fields, Task()) == task:
-            return fields
-    except (SerializeToJsonError, ValueError):
-        pass
-    return task.SerializeToString(deterministic=True)
-
-
-def _decode(body: Any) -> Task:
-    task: Task = Task.FromString(body) if isinstance(body, bytes) else ParseDict(body, Task())
-    return task

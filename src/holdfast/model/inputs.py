@@ -151,6 +151,8 @@ class EntryInput(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: dict[str, EntryRow] = msgspec.field(default_factory=dict)
     """The entries that exist under the keys of the command, by key."""
+    are_new: bool = False
+    """No entry exists under these keys: they are random."""
     chunks: dict[str, ChunkRef] = msgspec.field(default_factory=dict)
     """The chunks of the command that are stored, by digest."""
     erased: tuple[int, ...] = ()

@@ -385,9 +385,15 @@ def build_app(engine: holdfast.Engine) -> tuple[Starlette, AgentCard]:
     return Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/rpc")]), card
 
 
+SERVERS: list[Starlette] = []
+"""They are held: one that is collected ends its requests in whatever thread that happens, where the SDK waits forever for a
+lock of its own."""
+
+
 async def send(engine: holdfast.Engine, text: str, name: str = "", context: str = "") -> Task:
     """Send a message with the SDK's client to a server that was just started."""
     app, card = build_app(engine)
+    SERVERS.append(app)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://desk") as http:
         client = await create_client(card, ClientConfig(httpx_client=http, streaming=False))
         sent = Message(

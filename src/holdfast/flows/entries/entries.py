@@ -31,6 +31,7 @@ from holdfast.model.entries.commands import AppendEntries, BodyDraft, ChunkDraft
 from holdfast.model.entries.entry import BlobBody, BytesBody, Chunk, ChunkRef, Entry, NewEntry
 from holdfast.model.entries.events import EntryAppended, EntryChunksStored, chunk_refs
 from holdfast.model.events import Event
+from holdfast.model.inputs import EntryInput
 from holdfast.model.names import StreamId, check_flag, check_size, check_whole, shorten_name
 from holdfast.model.rows import EntryRow, RowOrder
 
@@ -120,11 +121,25 @@ def append_all(
     return (yield from read_appended(context, drafts, result))
 
 
-def build_appending(context: SessionContext, drafts: EntryDrafts) -> Flow[tuple[CommandRequest, list[BlobRef]]]:
-    """The command that appends these entries, and the bodies that must be stored before."""
+def append_new(context: SessionContext, entries: Iterable[NewEntry]) -> Flow[list[Entry]]:
+    """Append entries whose keys are random: none of them exists, so none is looked for."""
+    drafts = EntryDrafts(entries)
+    request, refs = yield from build_appending(context, drafts, are_new=True)
+    result = yield from execute_commands(context.engine, [request], bodies=refs)
+    return (yield from read_appended(context, drafts, result))
+
+
+def build_appending(
+    context: SessionContext, drafts: EntryDrafts, *, are_new: bool = False
+) -> Flow[tuple[CommandRequest, list[BlobRef]]]:
+    """The command that appends these entries, and the bodies that must be stored before. `are_new`: no entry has one of
+    their keys."""
     refs = yield from _put_blobs(context, drafts)
     command = AppendEntries(scope=context.scope, entries=tuple(drafts.entries), chunks=drafts.chunks)
-    return CommandRequest(command, build_input(context.engine)), refs
+    inputs = build_input(context.engine)
+    if are_new:
+        inputs = msgspec.structs.replace(inputs, entries=EntryInput(are_new=True))
+    return CommandRequest(command, inputs), refs
 
 
 def read_appended(context: SessionContext, drafts: EntryDrafts, result: Execution) -> Flow[list[Entry]]:
@@ -199,8 +214,9 @@ def list_entries(
     before: int | None = None,
     limit: int = 100,
     bodies: bool = True,
+    is_known: bool = False,
 ) -> Flow[list[Entry]]:
-    """The entries of this kind and with this parent, newest first."""
+    """The entries of this kind and with this parent, newest first. `is_known`: the caller has just read the session."""
     where: dict[str, str | int] = {**context.scope.columns}
     if kind is not None:
         where["kind"] = shorten_name(check_entry_name("kind", kind))
@@ -209,7 +225,8 @@ def list_entries(
     most = {} if before is None else {"seq": check_whole("before", before) - 1}
     limit = check_whole("limit", limit, 1, limits.READ_EVENTS)
     check_flag("bodies", bodies)
-    yield from load_session(context)
+    if not is_known:
+        yield from load_session(context)
     rows = list((yield from effects.rows(EntryRow, where, None, limit, order=_NEWEST_FIRST, most=most)))
     if not bodies:
         return [_describe_row(row) for row in rows]

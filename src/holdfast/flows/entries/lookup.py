@@ -24,7 +24,8 @@ ENTRY_EVENTS = (EntryAppended.name, EntryChunksStored.name)
 
 def complete_append(command: AppendEntries, inputs: DecisionInput) -> Flow[DecisionInput]:
     """The input, with the entries that exist under these keys and the chunks that are stored."""
-    rows = yield from find_entries(command.scope, [draft.key for draft in command.entries])
+    are_new = inputs.entries.are_new
+    rows = {} if are_new else (yield from find_entries(command.scope, [draft.key for draft in command.entries]))
     digests = [digest for draft in command.entries for digest in root_digests(draft)]
     chunks: dict[str, ChunkRef] = {}
     unknown: set[str] = set()
@@ -34,7 +35,7 @@ def complete_append(command: AppendEntries, inputs: DecisionInput) -> Flow[Decis
         unknown.update(missing)
         below = (each for digest in missing for each in command.chunks[digest].needed_digests())
         digests = [each for each in dict.fromkeys(below) if each not in chunks and each not in unknown]
-    return msgspec.structs.replace(inputs, entries=EntryInput(rows=rows, chunks=chunks))
+    return msgspec.structs.replace(inputs, entries=EntryInput(rows=rows, are_new=are_new, chunks=chunks))
 
 
 def find_entries(scope: Scope, keys: Sequence[str]) -> Flow[dict[str, EntryRow]]:
