@@ -39,11 +39,15 @@ class Chat:
     def prompt(self, text: str, **fields: Any) -> dict[str, Any]:
         return self.line("user", message={"role": "user", "content": text}, promptId=str(uuid.uuid4()), **fields)
 
-    def reply(self, text: str, *calls: tuple[str, str, dict[str, Any]], **fields: Any) -> list[dict[str, Any]]:
+    def reply(
+        self, text: str, *calls: tuple[str, str, dict[str, Any]], stop: str | None = None, **fields: Any
+    ) -> list[dict[str, Any]]:
         """A line for each block of a reply."""
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         blocks += ({"type": "tool_use", "id": name, "name": tool, "input": args} for tool, name, args in calls)
         message = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": "claude-opus-5-5"}
+        if stop is not None:
+            message["stop_reason"] = stop
         usage = {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 5}
         return [
             self.line("assistant", message=message | {"content": [block], "usage": usage}, **fields) for block in blocks

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.errors import FileAbsent, ImportRefused
+from holdfast.frameworks.claude_entries import LogName
 from holdfast.frameworks.claude_import import ImportedLogs, import_logs, is_log
 from holdfast.frameworks.claude_lines import read_lines
-from holdfast.frameworks.claude_logs import ClaudeLog, LogName
+from holdfast.frameworks.claude_logs import ClaudeLog
 from tests.edges.claude_lines import Chat
 from tests.edges.cli import CommandRunner
 from tests.support import figure
@@ -53,9 +54,10 @@ def example_lines(chat: Chat) -> list[dict[str, Any]]:
     ]
 
 
-def messages_of(engine: holdfast.Engine, thread: str | None = None, actor: str = PROJECT) -> list[tuple[str, str]]:
-    session = engine.session(NAME, actor=actor, thread=thread)
-    return [(str(each.role), each.text) for each in session.messages(limit=1_000) if not each.withdrawn]
+def messages_of(engine: holdfast.Engine, frame: str | None = None, actor: str = PROJECT) -> list[tuple[str, str]]:
+    session = engine.session(NAME, actor=actor)
+    found = [each for each in session.messages(limit=1_000) if not each.withdrawn and each.frame == frame]
+    return [(str(each.role), each.text) for each in found]
 
 
 def test_a_log_becomes_a_session_and_is_imported_once(tmp_path: Path) -> None:
@@ -88,30 +90,71 @@ def test_a_log_becomes_a_session_and_is_imported_once(tmp_path: Path) -> None:
         assert engine.admin.verify().ok
 
 
-def test_subagents_are_threads_wherever_their_lines_are(tmp_path: Path) -> None:
+def test_subagents_are_frames_wherever_their_lines_are(tmp_path: Path) -> None:
     folder = tmp_path / "projects" / PROJECT
     chat, side = Chat(NAME), Chat(NAME)
     inline = [side.prompt("Look around.", isSidechain=True), *side.reply("Nothing.", isSidechain=True)]
-    root = inline[0]["uuid"]
-    write(folder / f"{NAME}.jsonl", [chat.prompt("Go."), *inline, *chat.reply("Done.")])
+    start = chat.reply("", ("Task", "toolu_1", {"prompt": "Look around."}), ("Agent", "toolu_2", {"prompt": "Count."}))
+    counted = chat.result("toolu_2", "Seven.", agentId="a1")
+    ended = [chat.result("toolu_1", "Nothing."), counted, *chat.reply("Done.")]
+    write(folder / f"{NAME}.jsonl", [chat.prompt("Go."), *start, *inline, *ended])
     own = Chat(NAME)
     agent = write(
-        folder / NAME / "subagents" / "agent-a1.jsonl", [own.prompt("Count.", isSidechain=True, agentId="a1")]
+        folder / NAME / "subagents" / "agent-a1.jsonl",
+        [own.prompt("Count.", isSidechain=True, agentId="a1"), *own.reply("Seven.", isSidechain=True, agentId="a1")],
     )
-    agent.with_suffix(".meta.json").write_text('{"agentType": "Explore"}')
+    agent.with_suffix(".meta.json").write_text(
+        '{"agentType": "Explore", "toolUseId": "toolu_2", "description": "count"}'
+    )
     write(folder / "agent-b2.jsonl", [Chat(NAME).prompt("Old style.", isSidechain=True, agentId="b2")])
     with holdfast.open("memory:") as engine:
         for number in range(2):
             imported = import_logs(engine, tmp_path)
-            assert (imported.sessions, imported.subagents, imported.lines) == (1, 2, 0 if number else 7)
-            assert messages_of(engine) == [("user", "Go."), ("assistant", "Done.")]
-            chain = [("user", "Look around."), ("assistant", "Nothing.")]
-            assert messages_of(engine, f"sidechains/{root}") == chain
-            assert messages_of(engine, "subagents/agent-a1") == [("user", "Count.")]
-            assert messages_of(engine, "subagents/agent-b2") == [("user", "Old style.")]
-        described = ClaudeLog(engine, LogName(PROJECT, NAME, "subagents/agent-a1")).load()
+            assert (imported.sessions, imported.subagents, imported.lines) == (1, 2, 0 if number else 12)
+            assert messages_of(engine) == [
+                ("user", "Go."),
+                ("assistant", ""),
+                ("tool", "Nothing."),
+                ("tool", "Seven."),
+                ("assistant", "Done."),
+            ]
+            session = engine.session(NAME, actor=PROJECT)
+            looked, count, old = session.frames.list()
+            assert [row.thread for row in engine.sessions()] == [""]
+            assert messages_of(engine, looked.id) == [("user", "Look around."), ("assistant", "Nothing.")]
+            assert messages_of(engine, count.id) == [("user", "Count."), ("assistant", "Seven.")]
+            assert messages_of(engine, old.id) == [("user", "Old style.")]
+        assert [(each.goal, each.status) for each in (looked, count, old)] == [
+            ("Look around.", "completed"),
+            ("count", "completed"),
+            ("Old style.", "active"),
+        ]
+        assert session.frames.get(count).state().inputs == {"agent": "a1", "type": "Explore", "call": "toolu_2"}
+        assert session.frames.get(count).state().summary == "Seven."
+        assert session.frames.get(count).spend().usage == holdfast.Usage(100, 5, cache_read_tokens=90)
+        causes = [event.cause for event in session.events(limit=1_000) if event.type == "frame.pushed"]
+        assert causes == ["toolu_1", "toolu_2", None]
+        described = ClaudeLog(engine, LogName(PROJECT, NAME)).agent("subagents/agent-a1").load()
         assert described is not None
-        assert described[-1] == {"agentType": "Explore", "type": "agent_metadata"}
+        assert described[0]["type"] == "agent_metadata"
+        assert engine.admin.verify().ok
+
+
+def test_a_subagent_that_goes_on_after_its_end_has_a_further_frame(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / PROJECT
+    write(folder / f"{NAME}.jsonl", [Chat(NAME).prompt("Go.")])
+    own = Chat(NAME)
+    lines = [own.prompt("Count.", isSidechain=True), *own.reply("Seven.", isSidechain=True)]
+    with holdfast.open("memory:") as engine:
+        for more in ([], [own.prompt("And now?", isSidechain=True), *own.reply("Eight.", isSidechain=True)]):
+            lines += more
+            agent = write(folder / NAME / "subagents" / "agent-a1.jsonl", lines)
+            assert import_logs(engine, agent).messages == 2
+        first, second = engine.session(NAME, actor=PROJECT).frames.list()
+        assert [first.status, second.status] == ["completed", "completed"]
+        assert messages_of(engine, first.id) == [("user", "Count."), ("assistant", "Seven.")]
+        assert messages_of(engine, second.id) == [("user", "And now?"), ("assistant", "Eight.")]
+        assert import_logs(engine, tmp_path).messages == 1  # of the session itself
 
 
 def test_broken_lines_are_kept_and_an_unfinished_one_waits(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Hooks of the Claude Agent SDK: intents before tools, outcomes after them, and facts with each prompt.
+"""Hooks of the Claude Agent SDK: intents before tools, outcomes after them, and the facts that hold now.
 
 Laws: a hook never stops the agent for a failure of the store, except before a tool: if the start of a tool cannot be
 stored, the tool does not run. A tool that was started before under the same id does not run again.
@@ -32,16 +32,32 @@ from claude_agent_sdk.types import (
 
 from holdfast.claude.facts import describe_facts
 from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.frameworks.claude_entries import COMPACTION_KIND, INTENT_KIND, OUTCOME_KIND
 from holdfast.frameworks.claude_lines import is_machine_text
-from holdfast.frameworks.claude_logs import COMPACTION_KIND, INTENT_KIND, OUTCOME_KIND, ClaudeLog
+from holdfast.frameworks.claude_logs import ClaudeLog
 from holdfast.frameworks.engines import run_blocking
 from holdfast.frameworks.tool_runs import describe_unknown
 
 _POLL_S = 0.02
 _PATIENCE = 3
 """After so many calls that were not stored in time, no tool waits any more."""
+_REPEAT = 20
+"""The facts are given with every so many prompts, also if none has changed."""
 
 logger = logging.getLogger(__name__)
+
+
+class _ShownFacts:
+    """The facts that a model was given last. They stay in its context, so the same ones again would only make it longer."""
+
+    def __init__(self, facts: str) -> None:
+        self._lines = sorted(facts.splitlines())
+        self._prompts = 0
+
+    def has(self, facts: str) -> bool:
+        """Whether the facts are the same, and were given not long ago. The order depends on the prompt."""
+        self._prompts += 1
+        return self._prompts < _REPEAT and sorted(facts.splitlines()) == self._lines
 
 
 class SessionHooks:
@@ -55,6 +71,7 @@ class SessionHooks:
         self._budget = budget
         self._wait_s = wait_s
         self._misses = 0
+        self._shown: dict[str, _ShownFacts] = {}
 
     def matchers(self) -> dict[HookEvent, list[HookMatcher]]:
         """The hooks, as ClaudeAgentOptions takes them."""
@@ -70,7 +87,7 @@ class SessionHooks:
         return {event: [HookMatcher(hooks=[callback])] for event, callback in callbacks.items()}
 
     async def submit_prompt(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
-        """Record the prompt and its facts. With `context`, return the facts that hold now."""
+        """Record the prompt and its facts. With `context`, return the facts that hold now, unless the model has them."""
         prompt = cast("UserPromptSubmitHookInput", given)
         try:
             text = await run_blocking(self._submit, prompt)
@@ -91,7 +108,12 @@ class SessionHooks:
         session = log.session()
         if session is None or not self._context:
             return ""
-        return describe_facts(session, text, self._budget)
+        facts = describe_facts(session, text, self._budget)
+        shown = self._shown.get(prompt["session_id"])
+        if shown is not None and shown.has(facts):
+            return ""
+        self._shown[prompt["session_id"]] = _ShownFacts(facts)
+        return facts
 
     async def start_tool(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Store that a tool starts, before it runs."""
@@ -144,6 +166,7 @@ class SessionHooks:
     async def note_compaction(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Store that Claude Code compacts its context. The session keeps all messages."""
         compaction = cast("PreCompactHookInput", given)
+        self._shown.pop(compaction["session_id"], None)
         body = {"trigger": compaction["trigger"], "instructions": compaction.get("custom_instructions")}
         log = self._open_log(_key_of(compaction))
         with _log_failure("compaction"):
@@ -157,9 +180,9 @@ class SessionHooks:
         return {}
 
     async def settle_subagent(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
-        """Record what a sub-agent said."""
+        """Record what a sub-agent said, and end its frame."""
         with _log_failure("end of a sub-agent"):
-            await run_blocking(self._open_log(_key_of(cast("SubagentStopHookInput", given))).follow)
+            await run_blocking(self._open_log(_key_of(cast("SubagentStopHookInput", given))).end)
         return {}
 
 

@@ -24,7 +24,8 @@ from claude_agent_sdk.types import (
 import holdfast
 from holdfast.claude.hooks import SessionHooks
 from holdfast.errors import InvalidArgument, describe_value
-from holdfast.frameworks.claude_logs import ClaudeLog, LogName, UnknownCall
+from holdfast.frameworks.claude_entries import LogName
+from holdfast.frameworks.claude_logs import ClaudeLog, UnknownCall
 from holdfast.frameworks.engines import check_engine, run_blocking
 from holdfast.types import SessionRow, shorten_name
 
@@ -34,7 +35,7 @@ _PAGE = 1_000
 class HoldfastSessionStore:
     """Stores the sessions of the Claude Agent SDK in an engine of `holdfast.open()` or `holdfast.connect()`.
 
-    The session `session_id` of the engine has the messages; its actor is the project, and a sub-agent is a thread of it.
+    The session `session_id` of the engine has the messages; its actor is the project, and each sub-agent is a frame in it.
     `user` gives new sessions an identity and the ledger of facts of that user. With `observe`, facts are read from the
     prompts of the user."""
 
@@ -65,7 +66,7 @@ class HoldfastSessionStore:
 
     async def delete(self, key: SessionKey) -> None:
         """Erase a session with its sub-agents, or one sub-agent."""
-        await run_blocking(self._delete, key)
+        await run_blocking(self.log(key).delete)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session: its sub-agents."""
@@ -78,19 +79,25 @@ class HoldfastSessionStore:
     ) -> dict[HookEvent, list[HookMatcher]]:
         """The hooks for ClaudeAgentOptions: the start of a tool is stored before it runs, and its outcome after it.
 
-        With `context`, the facts that hold now are given to the model with each prompt, in at most `budget` tokens.
+        With `context`, the facts that hold now are given to the model with a prompt, in at most `budget` tokens: with the
+        first one, with the next after a change or a compaction, and with every 20th.
         `wait_s` is how long a tool waits for its call to be stored; that needs `session_store_flush="eager"`."""
         return SessionHooks(self.log, context=context, budget=budget, wait_s=wait_s).matchers()
 
-    def session(self, session_id: str, project_key: str, *, subpath: str | None = None) -> holdfast.Session:
+    def session(self, session_id: str, project_key: str) -> holdfast.Session:
         """The session of the engine with the messages of an agent's session. Raises SessionNotFound if there is none."""
-        log = self._open_log(LogName(project_key, session_id, subpath or ""))
+        log = self._open_log(LogName(project_key, session_id))
         log.follow()
         session = log.session()
         if session is not None:
             return session
-        thread = shorten_name(subpath) if subpath else None
-        return self._engine.session(shorten_name(session_id), actor=shorten_name(project_key), thread=thread)
+        return self._engine.session(shorten_name(session_id), actor=shorten_name(project_key))
+
+    def frames(self, session_id: str, project_key: str, subpath: str) -> list[holdfast.Frame]:
+        """The frames of a sub-agent, oldest first: it has a further one for what it says after it has ended."""
+        log = self._open_log(LogName(project_key, session_id, subpath))
+        log.follow()
+        return log.frames()
 
     def unknown_calls(self, session_id: str, project_key: str) -> list[UnknownCall]:
         """The tool calls of a session and of its sub-agents that were started and have no outcome: after a crash, they may
@@ -105,10 +112,10 @@ class HoldfastSessionStore:
 
     def _open_log(self, name: LogName) -> ClaudeLog:
         with self._lock:
-            if name not in self._logs:
-                observe = self._observe and not name.subpath
-                self._logs[name] = ClaudeLog(self._engine, name, user=self._user, observe=observe)
-            return self._logs[name]
+            main = name._replace(subpath="")
+            if main not in self._logs:
+                self._logs[main] = ClaudeLog(self._engine, main, user=self._user, observe=self._observe)
+            return self._logs[main].agent(name.subpath) if name.subpath else self._logs[main]
 
     def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
         def fold(last: Any, lines: Sequence[Any]) -> Any:
@@ -137,46 +144,23 @@ class HoldfastSessionStore:
         last: SessionRow | None = None
         while page := self._engine.sessions(actor=shorten_name(project), after=last, limit=_PAGE):
             for last in page:
-                if not last.thread:
-                    log = self._open_log(self._name_of(last, project))
-                    if log.has_lines():
-                        yield last, log
+                if last.thread:
+                    continue
+                log = self._open_log(self._name_of(last, project))
+                if log.has_lines():
+                    yield last, log
             if len(page) < _PAGE:
                 return
 
     def _list_subkeys(self, project: str, session: str) -> list[str]:
-        return [log.name.subpath for log in self._find_threads(project, session) if log.has_lines()]
-
-    def _find_threads(self, project: str, session: str) -> list[ClaudeLog]:
-        """The logs of the sub-agents of a session."""
-        logs: list[ClaudeLog] = []
-        last: SessionRow | None = None
-        while page := self._engine.sessions(actor=shorten_name(project), after=last, limit=_PAGE):
-            last = page[-1]
-            for row in page:
-                if row.thread and row.session.startswith(session[:100]):
-                    name = self._name_of(row, project)
-                    if name.session == session:
-                        logs.append(self._open_log(name))
-            if len(page) < _PAGE:
-                break
-        return logs
+        log = self._open_log(LogName(project, session))
+        return [path for path in log.list_agents() if log.agent(path).has_lines()]
 
     def _name_of(self, row: SessionRow, project: str) -> LogName:
         """The name of the log of a session: names over 256 bytes, and those that were used before, are in its metadata."""
         session = self._engine.session(row.session, actor=row.actor, thread=row.thread or None)
         origin = session.state().metadata.get("claude")
-        if isinstance(origin, dict):
-            return LogName(project, str(origin.get("session")), str(origin.get("subpath") or ""))
-        return LogName(project, row.session, row.thread)
-
-    def _delete(self, key: SessionKey) -> None:
-        name = _read_key(key)
-        logs = [self._open_log(name)]
-        if not name.subpath:
-            logs += self._find_threads(name.project, name.session)
-        for log in logs:
-            log.delete()
+        return LogName(project, str(origin.get("session")) if isinstance(origin, dict) else row.session)
 
 
 def _read_key(key: SessionKey) -> LogName:

@@ -16,6 +16,7 @@ import click
 from holdfast.cli.output import StyledText, escape, escape_lines, format_count, format_size, print_json, print_line
 from holdfast.cli.settings import Settings, common_options, complete_session_names
 from holdfast.errors import InvalidNumber
+from holdfast.gateway.read_back import READ_BYTES
 from holdfast.gateway.stores import default_store, describe_rows, find_only_session, find_session, shorten_session
 from holdfast.model.limits import PAYLOAD_BYTES
 
@@ -49,7 +50,7 @@ _ARGUMENTS = {"first_line": "--lines", "last_line": "--lines", "start": "--bytes
 @click.option(
     "--limit",
     type=click.IntRange(64, PAYLOAD_BYTES),
-    default=16_384,
+    default=READ_BYTES,
     show_default=True,
     help="The maximum number of bytes.",
 )

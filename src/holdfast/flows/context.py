@@ -107,6 +107,13 @@ def load_session(session: SessionContext) -> Flow[SessionState]:
     return state
 
 
+def peek_session(session: SessionContext) -> Flow[SessionState]:
+    """The same, as this process knows it: others may have written since."""
+    state = yield from load_session_state(session.scope.stream, session.engine.cache, fresh=False)
+    check_exists(state, session.scope)
+    return state
+
+
 def execute_command(
     session: SessionContext,
     command: SessionCommand,

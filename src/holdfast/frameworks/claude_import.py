@@ -21,8 +21,9 @@ import msgspec
 
 import holdfast
 from holdfast.errors import FileAbsent, ImportRefused
+from holdfast.frameworks.claude_entries import LogName
 from holdfast.frameworks.claude_lines import Line, is_log_line, line_id
-from holdfast.frameworks.claude_logs import ClaudeLog, LogName
+from holdfast.frameworks.claude_logs import ClaudeLog
 from holdfast.storage.files import translate_os_errors
 
 _LOOKS = 50
@@ -70,7 +71,7 @@ def import_logs(
     """Import a log of Claude Code with its sub-agents, or all logs in a folder.
 
     A session has the name that it has in Claude Code, and the folder of its project as its actor, unless `actor` names
-    another. Sub-agents are threads of their session. Raises ImportRefused if there is no log. `progress` is called with the
+    another. Sub-agents are frames of their session. Raises ImportRefused if there is no log. `progress` is called with the
     size of each file."""
     target = Path(path)
     if not target.exists():
@@ -90,7 +91,9 @@ def import_logs(
 
 
 def _import_file(engine: holdfast.Engine, file: Path, actor: str | None, imported: ImportedLogs) -> None:
-    log = ClaudeLog(engine, _name_log(file, actor))
+    name = _name_log(file, actor)
+    main = ClaudeLog(engine, name._replace(subpath=""))
+    log = main.agent(name.subpath) if name.subpath else main
     stored = log.load() or []
     session = log.session()
     messages = session.state().messages if session is not None else 0
@@ -112,7 +115,7 @@ def _import_file(engine: holdfast.Engine, file: Path, actor: str | None, importe
             batch = []
     imported.lines += len(batch)
     log.append(batch)
-    log.follow()
+    log.end()
     session = log.session()
     imported.messages += (session.state().messages if session is not None else 0) - messages
     imported.sessions += not log.name.subpath
@@ -142,17 +145,22 @@ def _read_contents(file: Path) -> Iterator[tuple[int, bytes]]:
     """Every line that is not blank, with its number, and the file beside the log of a sub-agent. A last line that is not
     complete is left for the next import: Claude Code may still be writing it."""
     number = 0
+    yield from _read_sidecar(file)
     with translate_os_errors(str(file)), open(file, "rb") as lines:
         for number, content in enumerate(lines, 1):
             is_whole = content.endswith(b"\n") or _parse(content) is not None
             if content.strip() and is_whole:
                 yield number, content.strip()
+
+
+def _read_sidecar(file: Path) -> Iterator[tuple[int, bytes]]:
+    """What Claude Code notes of a sub-agent beside its log, as the line that the SDK makes of it."""
     sidecar = file.with_suffix(".meta.json")
     if sidecar.is_file():
         with translate_os_errors(str(sidecar)):
             described = _parse(sidecar.read_bytes())
         if described is not None:
-            yield number + 1, json.dumps({**described, "type": "agent_metadata"}).encode()
+            yield 0, json.dumps({**described, "type": "agent_metadata"}).encode()
 
 
 def _read_head(file: Path) -> Iterator[tuple[int, Line]]:
@@ -179,7 +187,7 @@ def _digest(line: Line) -> str:
 def _keep_broken(log: ClaudeLog, number: int, content: bytes) -> int:
     """Keep a line that is no JSON object. Returns 1 if it is new."""
     session = log.open()
-    key = f"{number}-{hashlib.sha256(content).hexdigest()[:32]}"
+    key = f"{log.name.subpath}{number}-{hashlib.sha256(content).hexdigest()[:32]}"
     if session.entries.get(key) is not None:
         return 0
     session.entries.append("claude.broken", key, content)

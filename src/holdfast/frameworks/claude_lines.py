@@ -58,6 +58,8 @@ class LogMessage(msgspec.Struct, kw_only=True):
     """The id of the reply that this is, or is a part of."""
     prompt: str = ""
     """The id of the prompt, as hooks name it."""
+    stop: str = ""
+    """Why the model stopped; empty if the line does not say it."""
     calls: list[str] = msgspec.field(default_factory=list)
     answers: list[str] = msgspec.field(default_factory=list)
 
@@ -67,6 +69,8 @@ class LogMessage(msgspec.Struct, kw_only=True):
         mark: dict[str, Any] = {"ids": self.ids, "first": self.first, "last": self.last, "kind": self.kind}
         if self.group:
             mark["group"] = self.group
+        if self.stop:
+            mark["stop"] = self.stop
         if self.prompt and self.kind == "prompt":
             mark["prompt"] = self.prompt
         return mark
@@ -82,6 +86,12 @@ def is_log_line(line: object) -> bool:
 def line_id(line: Line) -> str:
     """The uuid of a line; empty if it has none."""
     return _read_name(line.get("uuid"))
+
+
+def name_line(subpath: str, line: Line) -> str:
+    """The uuid of a line for the keys of a session, in which sub-agents may repeat lines of each other."""
+    uuid = line_id(line)
+    return f"{subpath}/{uuid}" if uuid and subpath else uuid
 
 
 def _read_name(name: object) -> str:
@@ -155,6 +165,7 @@ def join_reply(reply: LogMessage, new: LogMessage) -> None:
     reply.message["content"] = [*reply.message["content"], *blocks]
     if new.message.get("usage") is not None:
         reply.message["usage"] = new.message["usage"]
+    reply.stop = new.stop or reply.stop
     reply.ids += new.ids
     reply.calls += (call for call in new.calls if call not in known)
     reply.last = max(reply.last, new.last)
@@ -216,7 +227,8 @@ def _read_reply(line: Line, seq: int) -> LogMessage | None:
     if type(message.get("usage")) is dict:
         shown["usage"] = read_anthropic_usage(message["usage"])
     group = message.get("id")
-    return _build("reply", line, seq, shown, calls=calls, group=_read_name(group))
+    stop = _read_name(message.get("stop_reason"))
+    return _build("reply", line, seq, shown, calls=calls, group=_read_name(group), stop=stop)
 
 
 def _is_blank(block: Line) -> bool:

@@ -21,6 +21,10 @@ _REDUCED_CHARS = 100_000
 class LogProgress(msgspec.Struct):
     """What of a log is recorded, as of a version of the session."""
 
+    agent: str = ""
+    """The subpath of the sub-agent that this is the log of; empty for the session itself."""
+    frames: tuple[str, ...] = ()
+    """The frames of the sub-agent; it is in the last one."""
     version: int = -1
     last: int = 0
     """The seq of the last line whose message is recorded, or that has none."""
@@ -38,18 +42,21 @@ class LogProgress(msgspec.Struct):
     reply_first: int = 0
     reply_before: int = 0
     reply_open: set[str] = msgspec.field(default_factory=set)
+    reply_stop: str = ""
+    """Why the model stopped, if its line says it."""
 
     def reload(self, session: holdfast.Session) -> None:
         """Read the newest messages, until one of a line is among them."""
         version = session.state().version
-        fresh = LogProgress(version=version)
+        fresh = LogProgress(agent=self.agent, frames=self.frames, version=version)
+        first = min((int(frame[1:]) for frame in self.frames), default=version if self.agent else 0)
         pages: list[list[Message]] = []
         before: int | None = version + 1
         while before is not None:
             page = session.messages(before=before, limit=_PAGE)
             pages.append(page)
-            is_known = any("last" in mark_of(message) for message in page)
-            before = page[0].seq if page and not is_known else None
+            is_known = any("last" in mark_of(message) and self._is_own(message) for message in page)
+            before = page[0].seq if page and not is_known and page[0].seq > first else None
         fresh.add(message for page in reversed(pages) for message in page)
         fresh.add(message for message in session.evidence(limit=_PAGE) if message.seq <= version)
         fresh.version = version
@@ -61,12 +68,14 @@ class LogProgress(msgspec.Struct):
         """Note recorded messages."""
         for message in messages:
             self.version = max(self.version, message.seq)
+            if not self._is_own(message):
+                continue
             mark = mark_of(message)
             self.last = max(self.last, mark.get("last", 0))
             self.ids.update((uuid, message.seq) for uuid in mark.get("ids", ()))
             if "first" in mark and message.seq >= self.firsts.get(mark["first"], (0, False))[0]:
                 self.firsts[mark["first"]] = (message.seq, bool(message.withdrawn))
-            if message.late or message.withdrawn or message.frame is not None:
+            if message.late or message.withdrawn or message.frame != (self.frames[-1] if self.frames else None):
                 continue
             if "hook" in mark:
                 self.prompts.setdefault(mark["hook"], []).append(message.text)
@@ -74,10 +83,22 @@ class LogProgress(msgspec.Struct):
                 self.reply_group, self.reply_first = mark.get("group", ""), mark.get("first", 0)
                 self.reply_before = self.seqs[-1] if self.seqs else 0
                 self.reply_open = {call.id for call in message.tool_calls}
+                self.reply_stop = mark.get("stop", "")
             for result in message.tool_results:
                 self.reply_open.discard(result.tool_call_id)
             self.seqs.append(message.seq)
             self.kinds[message.seq] = "result" if message.tool_results else str(message.role)
+
+    def _is_own(self, message: Message) -> bool:
+        """Whether a message is of this conversation. The result of a call whose frame has ended is in no frame."""
+        mark = mark_of(message)
+        if mark:
+            return str(mark.get("agent", "")) == self.agent
+        return message.frame in self.frames if self.agent else message.frame is None
+
+    def ends_with_reply(self) -> bool:
+        """Whether the newest message is a reply that calls nothing."""
+        return bool(self.seqs) and self.kinds[self.seqs[-1]] == "assistant" and not self.reply_open
 
     def is_recorded(self, message: LogMessage) -> bool:
         """Whether the session has this message: from this line, or from the hook that got it first."""
@@ -92,13 +113,18 @@ class LogProgress(msgspec.Struct):
             self.ids[uuid] = self.seqs[-1] if self.seqs else 0
         return True
 
+    def misses(self, messages: Sequence[LogMessage]) -> bool:
+        """Whether one of these messages may have to be recorded."""
+        return any(not message.ids or not all(uuid in self.ids for uuid in message.ids) for message in messages)
+
     def is_shown(self, message: LogMessage) -> bool:
         """Whether the session has this message, and it is not withdrawn."""
         return bool(message.ids) and all(self.ids.get(uuid) in self.kinds for uuid in message.ids)
 
     def continues(self, message: LogMessage) -> bool:
-        """Whether this is a further line of the newest reply, whose calls still run."""
-        return bool(message.group) and message.group == self.reply_group and bool(self.reply_open)
+        """Whether this is a further line of the newest reply: it is the newest message, or its calls still run."""
+        is_newest = bool(self.seqs) and self.kinds[self.seqs[-1]] == "assistant"
+        return bool(message.group) and message.group == self.reply_group and (bool(self.reply_open) or is_newest)
 
     def misses_reply(self, first: int, planned: int) -> bool:
         """Whether the reply of this first line is withdrawn, and was not recorded anew since this seq."""
@@ -117,9 +143,15 @@ class LogProgress(msgspec.Struct):
         later = (self.kinds[each] for each in self.seqs if each > seq)
         return all(each.kind == "result" for each in batch) and all(kind == "result" for kind in later)
 
-    def withdraw(self, session: holdfast.Session, after: int, reason: str = "taken back in Claude Code") -> None:
+    def withdraw(
+        self,
+        session: holdfast.Session,
+        conversation: holdfast.Session | holdfast.Frame,
+        after: int,
+        reason: str = "taken back in Claude Code",
+    ) -> None:
         """Withdraw what came after a message."""
-        session.withdraw(after=after, reason=reason, expect=self.version)
+        conversation.withdraw(after=after, reason=reason, expect=self.version)
         self.reload(session)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, get_session_messages_from_store, query
@@ -81,7 +81,8 @@ def test_an_agent_with_tools_and_a_subagent_is_a_conversation(engine: holdfast.E
     (project,) = {row.actor for row in engine.sessions()}
     session = engine.session(name, actor=project)
     messages = session.messages()
-    assert [(each.role, bool(each.withdrawn)) for each in messages[:6]] == [
+    main = [each for each in messages if each.frame is None]
+    assert [(each.role, bool(each.withdrawn)) for each in main[:6]] == [
         ("user", False),
         ("assistant", False),
         ("tool", False),
@@ -95,11 +96,15 @@ def test_an_agent_with_tools_and_a_subagent_is_a_conversation(engine: holdfast.E
     assert {each.text for each in messages[2:4]} >= {"hello"}
     assert not session.evidence()
     assert not session.open_calls()
-    assert [event.type for event in session.events(limit=1_000)].count("call.started") == 3
+    assert [event.type for event in session.events(limit=1_000)].count("call.started") == 4
     (subpath,) = asyncio.run(store.list_subkeys({"project_key": project, "session_id": name}))
-    subagent = store.session(name, project, subpath=subpath)
-    assert [each.text for each in subagent.messages()] == ["Count.", "I look.", "1\tone\n2\t", "It has one line."]
-    assert [event.type for event in subagent.events(limit=1_000)].count("call.started") == 1
+    (frame,) = store.frames(name, project, subpath)
+    said = [each.text for each in messages if each.frame == frame.frame_id]
+    assert said == ["Count.", "I look.", "1\tone\n2\t", "It has one line."]
+    state = frame.state()
+    assert (state.goal, state.status, state.summary) == ("count", "completed", "It has one line.")
+    assert {"call": "toolu_3", "type": "general-purpose"}.items() <= cast("dict[str, str]", state.inputs).items()
+    assert frame.spend().usage.input_tokens > 3_000
     pack = session.pack(budget=8_000)
     shown = json.dumps(pack.anthropic()["messages"])
     assert shown.count("Where is my order?") == 1

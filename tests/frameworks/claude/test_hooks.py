@@ -133,6 +133,34 @@ def test_a_prompt_is_recorded_once_with_its_facts(engine: holdfast.Engine) -> No
     assert asyncio.run(call_hook(store.hooks(), "UserPromptSubmit", prompt="Hello.", prompt_id="p2")) == {}
 
 
+def test_facts_that_the_model_has_are_not_given_again(file_engine: holdfast.Engine) -> None:
+    ledger = file_engine.ledger(user="ada")
+    ledger.set("shipping_address", "12 Elm St")
+    ledger.set("seat", "aisle")
+    store, chat = HoldfastSessionStore(file_engine, user="ada"), Chat()
+    hooks = store.hooks(context=True)
+    numbers = iter(range(1_000))
+
+    async def ask(text: str) -> str:
+        answer = await call_hook(hooks, "UserPromptSubmit", prompt=text, prompt_id=f"p{next(numbers)}")
+        return str(answer.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+    async def run() -> None:
+        await append(store, [chat.prompt("Hello."), *chat.reply("Hello.")])
+        assert "12 Elm St" in await ask("Which seat do I have?")
+        assert await ask("What is my shipping address?") == ""
+        ledger.set("shipping_address", "456 Oak Ave")
+        assert "456 Oak Ave" in await ask("Where is my order?")
+        assert await ask("Where is my order?") == ""
+        ledger.retract("seat")
+        assert "aisle" not in await ask("Where is it?") != ""
+        await call_hook(hooks, "PreCompact", trigger="auto", custom_instructions=None)
+        assert "456 Oak Ave" in await ask("Where is it?")
+        assert [bool(await ask("And now?")) for _ in range(25)].index(True) == 19
+
+    asyncio.run(run())
+
+
 def test_machine_prompts_are_not_observed_and_compactions_are_noted(file_engine: holdfast.Engine) -> None:
     store, chat = HoldfastSessionStore(file_engine), Chat()
     hooks = store.hooks(context=True)
@@ -150,7 +178,9 @@ def test_machine_prompts_are_not_observed_and_compactions_are_noted(file_engine:
     assert noted.body == {"trigger": "auto", "instructions": None}
 
 
-def test_tools_of_subagents_are_started_in_their_thread(file_engine: holdfast.Engine) -> None:
+def test_tools_of_subagents_are_started_in_their_frames_and_their_end_is_that_of_the_frame(
+    file_engine: holdfast.Engine,
+) -> None:
     store, chat = HoldfastSessionStore(file_engine), Chat()
     hooks = store.hooks()
     key: SessionKey = {**KEY, "subpath": "subagents/agent-a1"}
@@ -163,6 +193,21 @@ def test_tools_of_subagents_are_started_in_their_thread(file_engine: holdfast.En
     asyncio.run(run())
     (found,) = store.unknown_calls(SESSION, "-work-shop")
     assert (found.id, found.subpath) == ("toolu_9", "subagents/agent-a1")
+    (frame,) = store.frames(SESSION, "-work-shop", "subagents/agent-a1")
+    (unknown,) = store.session(SESSION, "-work-shop").recover().unknown_outcomes
+    assert (unknown.frame, unknown.key) == (frame.frame_id, found.key)
+
+    async def finish() -> None:
+        stop = {"agent_id": "a1", "agent_type": "Explore", "agent_transcript_path": "x", "stop_hook_active": False}
+        await call_hook(hooks, "SubagentStop", **stop)
+        assert frame.state().status == "active"  # its last words are not stored yet
+        await append(store, [chat.result("toolu_9", "7"), *chat.reply("Seven.")], key)
+        assert frame.state().status == "active"
+        await call_hook(hooks, "SubagentStop", **stop)
+
+    asyncio.run(finish())
+    assert (frame.state().status, frame.state().summary) == ("completed", "Seven.")
+    assert store.unknown_calls(SESSION, "-work-shop") == []
 
 
 def test_a_store_that_fails_denies_tools_and_lets_prompts_pass(file_engine: holdfast.Engine) -> None:

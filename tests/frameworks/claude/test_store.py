@@ -206,7 +206,9 @@ def test_a_reply_of_a_sub_agent_in_the_file_of_the_session_goes_on(file_engine: 
     append(store, KEY, [chat.prompt("Look.", **side), *lines[:2]])
     append(store, KEY, lines[2:])
     append(store, KEY, [chat.result("toolu_2", "two", **side), chat.result("toolu_1", "one", **side)])
-    session = file_engine.session(KEY["session_id"], actor=KEY["project_key"], thread="sidechains/agent-a1")
+    (frame,) = store.frames(KEY["session_id"], KEY["project_key"], "sidechains/agent-a1")
+    session = store.session(KEY["session_id"], KEY["project_key"])
+    assert {each.frame for each in session.messages()} == {frame.frame_id}
     shown = [(each.role, each.text, len(each.tool_calls)) for each in session.messages() if not each.withdrawn]
     assert shown == [("user", "Look.", 0), ("assistant", "I look.", 2), ("tool", "two", 0), ("tool", "one", 0)]
     assert not session.evidence()
@@ -340,6 +342,114 @@ def test_long_names_and_wrong_ones(file_engine: holdfast.Engine) -> None:
         HoldfastSessionStore(cast("holdfast.Engine", object()))
 
 
+def agent_key(name: str) -> SessionKey:
+    return {**KEY, "subpath": f"subagents/agent-{name}"}
+
+
+def texts_in(session: holdfast.Session, frame: str | None) -> list[str]:
+    return [each.text for each in session.messages(limit=1_000) if each.frame == frame and not each.withdrawn]
+
+
+def agent_lines(name: str, call: str, count: int) -> list[dict[str, Any]]:
+    """A sub-agent that reads some files."""
+    chat = Chat()
+    side: dict[str, Any] = {"isSidechain": True, "agentId": name}
+    about = {"type": "agent_metadata", "agentType": "Explore", "description": f"Work of {name}", "toolUseId": call}
+    lines = [about, chat.prompt(f"Task for {name}.", **side)]
+    for number in range(count):
+        read = f"toolu_{name}_{number}"
+        lines += chat.reply(f"{name} reads {number}", ("Read", read, {"file_path": "a"}), stop="tool_use", **side)
+        lines += [chat.result(read, f"{name} got {number}", **side)]
+    return [*lines, *chat.reply(f"{name} is done.", stop="end_turn", **side)]
+
+
+def test_subagents_side_by_side_are_frames_with_their_results_and_their_spend(engine: holdfast.Engine) -> None:
+    chat, store, names = Chat(), HoldfastSessionStore(engine), ["a1", "b2", "c3"]
+    lines = {name: agent_lines(name, f"toolu_{name}", 6) for name in names}
+    calls = [("Agent", f"toolu_{name}", {"prompt": f"Task for {name}."}) for name in names]
+    append(store, KEY, [chat.prompt("Three at once."), *chat.reply("Go.", *calls, stop="tool_use")])
+
+    async def run(name: str) -> None:
+        for at in range(0, len(lines[name]), 4):
+            await store.append(agent_key(name), entries(lines[name][at : at + 4]))
+            await store.append(agent_key(name), entries(lines[name][at + 1 : at + 2]))  # a retry
+
+    async def run_all() -> None:
+        await asyncio.gather(*(run(name) for name in names))
+
+    asyncio.run(run_all())
+    for name in names:
+        append(store, KEY, [chat.result(f"toolu_{name}", f"{name} is done.", agentId=name)])
+    append(store, KEY, chat.reply("All three are done.", stop="end_turn"))
+    session = store.session(KEY["session_id"], KEY["project_key"])
+    assert texts_in(session, None) == [
+        "Three at once.",
+        "Go.",
+        *(f"{n} is done." for n in names),
+        "All three are done.",
+    ]
+    assert session.evidence() == []
+    assert len(engine.sessions()) == 1
+    for name in names:
+        assert load(store, agent_key(name)) == lines[name]
+        (frame,) = store.frames(KEY["session_id"], KEY["project_key"], f"subagents/agent-{name}")
+        state = frame.state()
+        assert (state.goal, state.status, state.summary) == (f"Work of {name}", "completed", f"{name} is done.")
+        assert state.inputs == {"agent": name, "type": "Explore", "call": f"toolu_{name}"}
+        assert frame.spend().usage == holdfast.Usage(700, 35, cache_read_tokens=630)
+        read = [f"{name} {verb} {number}" for number in range(6) for verb in ("reads", "got")]
+        assert texts_in(session, frame.frame_id) == [f"Task for {name}.", *read, f"{name} is done."]
+    assert not session.frames.list(status="live")
+    other = HoldfastSessionStore(engine)
+    append(other, agent_key("a1"), lines["a1"][1:])
+    assert load(other, agent_key("a1")) == lines["a1"]
+    assert len(session.frames.list()) == 3
+    assert engine.admin.verify().ok
+
+
+def test_subagents_are_deleted_one_by_one_and_with_their_session(engine: holdfast.Engine) -> None:
+    store = HoldfastSessionStore(engine)
+    append(store, KEY, [Chat().prompt("Go.")])
+    lines = {name: agent_lines(name, f"toolu_{name}", 2) for name in ("a1", "b2")}
+    for name, each in lines.items():
+        append(store, agent_key(name), each[:-1])  # it still works
+    asyncio.run(store.delete(agent_key("a1")))
+    listing: Any = {"project_key": KEY["project_key"], "session_id": KEY["session_id"]}
+    for reader in (store, HoldfastSessionStore(engine)):
+        assert asyncio.run(reader.load(agent_key("a1"))) is None
+        assert load(reader, agent_key("b2")) == lines["b2"][:-1]
+        assert asyncio.run(reader.list_subkeys(listing)) == ["subagents/agent-b2"]
+    session = store.session(KEY["session_id"], KEY["project_key"])
+    left = "".join(str(event) for event in session.events(limit=1_000))
+    assert "a1 reads" not in left
+    assert "Work of a1" not in left
+    assert "b2 reads" in left
+    append(store, agent_key("a1"), lines["a1"])  # the same lines may come again
+    assert load(store, agent_key("a1")) == lines["a1"]
+    (frame,) = store.frames(KEY["session_id"], KEY["project_key"], "subagents/agent-a1")
+    assert frame.state().status == "completed"
+    assert engine.admin.verify().ok
+    asyncio.run(store.delete(KEY))
+    assert asyncio.run(store.load(agent_key("b2"))) is None
+    assert asyncio.run(store.list_subkeys(listing)) == []
+
+
+def test_a_subagent_that_is_stopped_ends_as_the_session_says(file_engine: holdfast.Engine) -> None:
+    chat, store = Chat(), HoldfastSessionStore(file_engine)
+    append(store, KEY, [chat.prompt("Go."), *chat.reply("", ("Agent", "toolu_a1", {}), ("Agent", "toolu_b2", {}))])
+    for name in ("a1", "b2", "c3"):
+        append(store, agent_key(name), agent_lines(name, f"toolu_{name}", 1)[:4])  # a call without a result
+    append(store, KEY, [chat.result("toolu_a1", "Stopped by the user", is_error=True)])
+    launched = chat.result("toolu_b2", "Async agent launched") | {"toolUseResult": {"status": "async_launched"}}
+    append(store, KEY, [launched])
+    session = store.session(KEY["session_id"], KEY["project_key"])
+    assert [each.status for each in session.frames.list()] == ["failed", "active", "active"]
+    notice = "<task-notification>\n<task-id>b2</task-id>\n<status>killed</status>\n</task-notification>"
+    append(HoldfastSessionStore(file_engine), KEY, [chat.prompt(notice)])
+    assert [each.status for each in session.frames.list()] == ["failed", "cancelled", "active"]
+    assert [call.frame for call in session.open_calls()] == [session.frames.list()[2].id]
+
+
 def write_log(
     folder: Path, cwd: Path, session: str, lines: list[dict[str, Any]], subagent: list[dict[str, Any]]
 ) -> None:
@@ -383,7 +493,9 @@ def test_the_tools_of_the_sdk_work_on_the_store(
 
     asyncio.run(run())
     session = store.session(name, project_key_for_directory(str(cwd)))
-    assert [each.text for each in session.messages()] == ["Fix the test.", "I look.", "a.py", "Fixed."]
+    assert texts_in(session, None) == ["Fix the test.", "I look.", "a.py", "Fixed."]
+    (frame,) = session.frames.list()
+    assert texts_in(session, frame.id) == ["Look around."]
     assert engine.admin.verify().ok
 
 
@@ -404,6 +516,8 @@ import holdfast
 from holdfast.claude import HoldfastSessionStore
 from tests.edges.claude_lines import Chat
 key = {"project_key": "-work-shop", "session_id": sys.argv[2]}
+if sys.argv[3].startswith("agent-"):
+    key["subpath"] = f"subagents/{sys.argv[3]}"
 with holdfast.open(sys.argv[1]) as engine:
     store, chat, name = HoldfastSessionStore(engine), Chat(), sys.argv[3]
     for number in range(int(sys.argv[4])):
@@ -439,6 +553,60 @@ def test_two_processes_append_at_once(engine: holdfast.Engine, url: str) -> None
     (summary,) = asyncio.run(store.list_session_summaries(KEY["project_key"]))
     assert summary["data"]["custom_title"] == lines[-1]["customTitle"]
     assert engine.admin.verify().ok
+
+
+def test_processes_append_subagents_at_once_and_one_is_killed(engine: holdfast.Engine, url: str) -> None:
+    names = ["agent-a1", "agent-b2"]
+    writers = [start_writer(url, name, count) for name, count in zip(names, (8, 1_000), strict=True)]
+    killed = writers[1]
+    assert killed.stdout is not None
+    confirmed = 0
+    for _ in range(4):
+        confirmed = int(killed.stdout.readline())
+    os.kill(killed.pid, signal.SIGKILL)
+    for writer in writers:
+        writer.communicate(timeout=120)
+    store = HoldfastSessionStore(engine)
+    for name, least in zip(names, (7, confirmed), strict=True):
+        lines = cast("list[dict[str, Any]]", load(store, {**KEY, "subpath": f"subagents/{name}"}))
+        asked = [line["message"]["content"] for line in lines if line["type"] == "user"]
+        assert asked[: least + 1] == [f"{name} asks {number}" for number in range(least + 1)]
+        (frame,) = store.frames(KEY["session_id"], KEY["project_key"], f"subagents/{name}")
+        session = store.session(KEY["session_id"], KEY["project_key"])
+        texts = texts_in(session, frame.frame_id)
+        assert texts[::2] == asked
+        assert len(texts) == len({*texts})
+        assert frame.state().status == "active"
+    assert engine.admin.verify().ok
+
+
+def test_a_subagent_that_is_described_after_its_first_words(file_engine: holdfast.Engine) -> None:
+    chat, store = Chat(), HoldfastSessionStore(file_engine)
+    about, *lines = agent_lines("a1", "toolu_a1", 1)
+    append(store, KEY, [chat.prompt("Go."), *chat.reply("", ("Agent", "toolu_a1", {"prompt": "x"}), stop="tool_use")])
+    append(store, agent_key("a1"), lines[:2])
+    (frame,) = store.frames(KEY["session_id"], KEY["project_key"], "subagents/agent-a1")
+    assert frame.state().goal == "Task for a1."
+    append(HoldfastSessionStore(file_engine), agent_key("a1"), [about, *lines[2:3]])
+    state = frame.state()
+    assert (state.goal, state.inputs) == ("Work of a1", {"agent": "a1", "type": "Explore", "call": "toolu_a1"})
+    append(store, KEY, [chat.result("toolu_a1", "Stopped", is_error=True)])
+    assert frame.state().status == "failed"
+    assert [each.frame_id for each in store.frames(KEY["session_id"], KEY["project_key"], "subagents/agent-a1")] == [
+        frame.frame_id
+    ]
+
+
+def test_a_frame_whose_process_died_before_it_was_noted_is_found(file_engine: holdfast.Engine) -> None:
+    store, lines = HoldfastSessionStore(file_engine), agent_lines("a1", "toolu_a1", 1)
+    append(store, agent_key("a1"), lines[:1])
+    session = store.session(KEY["session_id"], KEY["project_key"])
+    name = f"claude/{KEY['session_id']}/2/subagents/agent-a1"
+    pushed = session.frame("it knew less", budget=1_000_000_000, inputs={"agent": "a1"}, key=name)
+    append(HoldfastSessionStore(file_engine), agent_key("a1"), lines[1:])
+    (frame,) = store.frames(KEY["session_id"], KEY["project_key"], "subagents/agent-a1")
+    assert frame.frame_id == pushed.frame_id
+    assert frame.state().status == "completed"
 
 
 def test_a_process_that_is_killed_while_it_appends_loses_nothing_that_it_confirmed(

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from holdfast.core.history.draft import is_outline
 from holdfast.core.history.guard import GuardedItems, GuardInput, guard_items, guard_text
 from holdfast.core.history.levels import KEEP_RECENT, StrategyArgument
+from holdfast.core.history.outlines import is_outline
 from holdfast.core.history.previews import is_text
 from holdfast.core.history.views import (
     Display,
@@ -326,7 +326,7 @@ def _gather(
     ]
     last = [
         *(yield from build_handle_candidates(context, request, functools.partial(_answered_calls, items), display)),
-        *(yield from build_frame_candidates(context, state, request)),
+        *(yield from build_frame_candidates(context, state, request, items)),
     ]
     texts = [(one.origin, one.text) for one in (*first, *last) if one.origin and not one.omission]
     texts += ((0, one.text) for one in recall.passages)

@@ -50,10 +50,13 @@ from holdfast.flows.sessions.transcript import read_message_piece
 from holdfast.model import limits
 from holdfast.model.content import Body, Part, text_of
 from holdfast.model.frames.events import FramePopped, FramePushed, FrameUpdated
+from holdfast.model.frames.frames import frame_seq
 from holdfast.model.history.handles import Handle, handle_seq, parse_piece_id
+from holdfast.model.history.views import HistoryItem
 from holdfast.model.packs.pack import PackRequest
 from holdfast.model.rows import FrameRow, RowOrder
 from holdfast.model.sessions.layers import EnvironmentItem
+from holdfast.model.sessions.messages import MessageGroup
 from holdfast.model.situation.situations import SituationState
 from holdfast.model.state import SessionState
 from holdfast.text import relevance
@@ -62,6 +65,9 @@ from holdfast.text.lines import one_line
 from holdfast.text.values import value_text
 
 _NEWEST_FRAMES = RowOrder(backwards=True)
+_IN_HISTORY = "is in the history"
+_QUOTE = 20
+"""The shortest result that is looked for in messages, in characters: an "ok" is found by chance."""
 _EXCLUDED = "excluded by the request"
 _TOKEN_COUNTS: TextCache[int] = TextCache(8 << 20)
 """The tokens of texts, by the counter's name: most of a pack was in the one before."""
@@ -288,7 +294,7 @@ def _omission_reason(handle: Handle, score: float, in_view: frozenset[str], requ
     if not handle.is_in_context:
         return f"{handle.residency}: read_handle reads it"
     if handle.source in in_view:
-        return "is in the history"
+        return _IN_HISTORY
     if score < request.profile.least_score:
         return f"does not fit the question ({score:.2f})"
     return ""
@@ -370,16 +376,16 @@ def _check_critical_size(body: Body, display: Display) -> None:
 
 
 def build_frame_candidates(
-    context: SessionContext, state: SessionState, request: PackRequest
+    context: SessionContext, state: SessionState, request: PackRequest, items: Sequence[HistoryItem]
 ) -> Flow[list[PackCandidate]]:
     """To a frame: the frames above it, its inputs and its live children. To a session: its live frames, and the results
-    of finished ones."""
+    of finished ones that the history does not have."""
     if context.frame is None and not state.frames and state.popped <= state.start:
         return []
     count, budget = functools.partial(count_tokens, context), request.effective
     if context.frame is None:
         return [
-            *(yield from _build_finished_candidates(context, state, budget)),
+            *(yield from _build_finished_candidates(context, state, budget, items)),
             *build_live_candidates(state.frames, budget, count),
         ]
     frame = state.frames[context.frame]
@@ -392,7 +398,9 @@ def build_frame_candidates(
     ]
 
 
-def _build_finished_candidates(context: SessionContext, state: SessionState, budget: int) -> Flow[list[PackCandidate]]:
+def _build_finished_candidates(
+    context: SessionContext, state: SessionState, budget: int, items: Sequence[HistoryItem]
+) -> Flow[list[PackCandidate]]:
     """The results of the root frames that ended last since the last reset, oldest first; of the newest roots only."""
     if state.popped <= state.start:
         return []
@@ -405,5 +413,21 @@ def _build_finished_candidates(context: SessionContext, state: SessionState, bud
     for frame in ended[-limits.PACK_FINISHED :]:
         event = yield from read_event(context.scope.stream, frame.touched)
         if isinstance(event, FramePopped) and event.frame == frame.id:
-            candidates.append(build_finished_candidate(frame, event, budget))
+            candidate = build_finished_candidate(frame, event, budget)
+            is_told = _is_told(items, frame_seq(frame.id), text_of(content_of(event)).strip())
+            candidates.append(replace(candidate, omission=_IN_HISTORY) if is_told else candidate)
     return candidates
+
+
+def _is_told(items: Sequence[HistoryItem], start: int, result: str) -> bool:
+    """Whether the history has the result of a frame: frameworks put what a sub-agent said into the main conversation."""
+    messages = (message for item in items if isinstance(item, MessageGroup) for message in item.messages)
+    later = (message for message in messages if message.seq > start)
+    texts = (text for each in later for text in (each.text, *(text_of(one.content) for one in each.tool_results)))
+    whole = _strip_lines(result)
+    return len(whole) >= _QUOTE and any(whole in _strip_lines(text) for text in texts)
+
+
+def _strip_lines(text: str) -> str:
+    """A text as it can be found where it is quoted: programs indent what they quote."""
+    return "\n".join(line.strip() for line in text.strip().splitlines())
