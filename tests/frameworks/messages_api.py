@@ -20,6 +20,8 @@ class FakeApi:
     def __init__(self, script: Script, url: str) -> None:
         self.script = script
         self.url = url
+        self.count = 0
+        """Requests so far."""
         self.requests: list[dict[str, Any]] = []
 
     def asked(self, number: int) -> str:
@@ -74,11 +76,13 @@ def _events(number: int, model: str, blocks: list[dict[str, Any]]) -> Iterator[d
 
 
 @contextmanager
-def fake_api(script: Script) -> Iterator[FakeApi]:
+def fake_api(script: Script, *, keep: bool = True) -> Iterator[FakeApi]:
+    """Run the server while the block lasts. Without `keep`, it remembers no request."""
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one piece, or each reply waits 40 ms for an acknowledgement
 
         def log_message(self, *args: object) -> None:
             pass
@@ -98,8 +102,9 @@ def fake_api(script: Script) -> Iterator[FakeApi]:
                 self._send(404, b"{}", "application/json")
                 return
             with lock:
-                api.requests.append(body)
-                number = len(api.requests)
+                if keep:
+                    api.requests.append(body)
+                api.count = number = api.count + 1
             blocks = api.script(body)
             if not body.get("stream"):
                 self._send(200, json.dumps(_whole(number, body["model"], blocks)).encode(), "application/json")

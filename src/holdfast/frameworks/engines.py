@@ -10,13 +10,16 @@ import asyncio
 import functools
 import importlib.util
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import holdfast
-from holdfast.core.sessions.decide import check_exists
 from holdfast.errors import ExtraMissing, InvalidArgument, describe_value
-from holdfast.flows.load import load_session_state
+from holdfast.flows.context import peek_session
+from holdfast.flows.entries import entries
+from holdfast.flows.facts import observation
+from holdfast.model.sessions.messages import Message
 from holdfast.model.state import SessionState
+from holdfast.types import Entry, NewEntry
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,10 +46,30 @@ def peek_state(session: holdfast.Session) -> SessionState:
     finds out. The store of a server is asked."""
     if not is_local(session):
         return session.state()
-    context = session._context
-    state = session._drive(load_session_state(context.scope.stream, context.engine.cache, fresh=False))
-    check_exists(state, context.scope)
-    return state
+    return session._drive(peek_session(session._context))
+
+
+def list_entries(session: holdfast.Session, *, is_known: bool, **options: Any) -> list[Entry]:
+    """The entries of a session. `is_known`: the caller has just read it, so whether it exists is not looked up again."""
+    if not is_known or not is_local(session):
+        return session.entries.list(**options)
+    return session._drive(entries.list_entries(session._context, is_known=True, **options))
+
+
+def append_new_entry(session: holdfast.Session, new: NewEntry) -> None:
+    """Append an entry with a random key: no other one is looked for under it."""
+    if is_local(session):
+        session._drive(entries.append_new(session._context, [new]))
+    else:
+        session.entries.append(new.kind, new.key, new.body, parent=new.parent)
+
+
+def observe_recorded(session: holdfast.Session, message: Message) -> None:
+    """Read facts from a message that the caller has just recorded or read: it is not read again."""
+    if is_local(session):
+        session._drive(observation.observe(session._context, message, is_known=True))
+    else:
+        session.observe(message)
 
 
 async def run_blocking(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

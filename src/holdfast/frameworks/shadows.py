@@ -28,7 +28,7 @@ import holdfast
 from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidArgument, VersionConflict
 from holdfast.flows.entries.recordings import record_with_entries
-from holdfast.frameworks.engines import is_local, peek_state
+from holdfast.frameworks.engines import is_local, observe_recorded, peek_state
 from holdfast.model import limits
 from holdfast.model.names import Scope
 from holdfast.model.sessions.messages import Message
@@ -207,10 +207,19 @@ class Shadow:
 
     With `observe`, facts are read from new messages of the user; also from the newest one, if the process that recorded it
     died before. With `unique_ids`, an id of the framework names one message for ever: what comes later under this id is the
-    same reply in another form, and its usage is not counted again."""
+    same reply in another form, and its usage is not counted again. With `spares_started`, a list that takes messages
+    back is not followed while a call is started and has no result: who runs the tools tells the model of it first."""
 
-    def __init__(self, session: holdfast.Session, *, observe: bool = True, unique_ids: bool = False) -> None:
+    def __init__(
+        self,
+        session: holdfast.Session,
+        *,
+        observe: bool = True,
+        unique_ids: bool = False,
+        spares_started: bool = False,
+    ) -> None:
         self.session = session
+        self._spares_started = spares_started
         self._observe = observe
         self._unique_ids = unique_ids
         self._transcript = _Transcript()
@@ -256,6 +265,8 @@ class Shadow:
                 compared = self._continue_last(transcript, messages)
                 if compared is None:
                     compared = compare(transcript.known)
+                if compared.after is not None and self._spares_started and self._has_started_call():
+                    return ShadowOutcome()
                 try:
                     outcome = self._apply(transcript, compared, compare)
                     is_whole = not outcome.extra and transcript is self._transcript
@@ -268,6 +279,9 @@ class Shadow:
                         raise
                     time.sleep(random.uniform(0, _PAUSE_S * attempt))  # noqa: S311 - so that others get ahead
         raise AssertionError("the last try returns or raises")
+
+    def _has_started_call(self) -> bool:
+        return any(call.attempts and call.frame is None for call in self.session.open_calls())
 
     def follow_with(
         self,
@@ -410,7 +424,7 @@ class Shadow:
             for message in newest:
                 if message.role == "user" and not message.late and message.seq > self._attention.observed:
                     with contextlib.suppress(InvalidArgument):  # another process has withdrawn it meanwhile
-                        self.session.observe(message)
+                        observe_recorded(self.session, message)
                     self._attention.observed = message.seq
             self._attention.observed = self._attention.observed or self._transcript.version
 

@@ -147,6 +147,17 @@ class ToolAttempts:
             return f"Error: {body.get('error')}"
         return "Error: this call was interrupted, to wait for an answer, and was not completed."
 
+    def describe_lost(self, call: OpenCall) -> str:
+        """What the model is told of a call of unknown outcome whose reply is not in the conversation; nothing of any other
+        call."""
+        if not call.attempts or self._session.entries.get(_key(call.id, call.attempts)) is not None:
+            return ""
+        return (
+            f"An earlier run was interrupted in the tool {call.name}, and its messages are lost. The tool was started "
+            f"under the key {call.key}, and the outcome is unknown. It may have taken effect. Find out before you call "
+            "it again."
+        )
+
     def _describe_unstarted(self, call: OpenCall) -> str:
         request = self._session.find_message(call.provider_id or call.id)
         made = [each for each in request.tool_calls if each.id == call.id] if request is not None else []

@@ -54,9 +54,12 @@ class AgentConversation:
         shadows = self._convert(messages)
         self._lead(point)
         self._record_answers(messages, sent)
-        self._close_calls(messages)
+        lost = self._close_calls(messages)
         self._followed = messages
-        return self._shadow.follow(shadows, exact=True).extra
+        outcome = self._shadow.follow(shadows, exact=True)
+        if outcome.withdrawn and lost:
+            self.session.record_all([{"role": "system", "content": text} for text in lost], as_found=True)
+        return outcome.extra
 
     def hold(self) -> contextlib.AbstractContextManager[object]:
         """While it is held, no other run of this process on the same thread changes the conversation."""
@@ -144,16 +147,24 @@ class AgentConversation:
         waiting = {call.provider_id or call.id for call in self.session.open_calls() if not call.attempts}
         self.record_results(each for each in added if recorded_id({"id": each.tool_call_id}) in waiting)
 
-    def _close_calls(self, messages: Sequence[BaseMessage]) -> None:
-        """Give results to calls that LangChain goes on without: the model is told what is known of them."""
+    def _close_calls(self, messages: Sequence[BaseMessage]) -> list[str]:
+        """Give results to calls that LangChain goes on without: the model is told what is known of them. Returns what to
+        tell of started calls whose replies LangChain does not have: a process was killed before their checkpoint was
+        stored, so their messages are withdrawn."""
         open_calls = self.session.open_calls()
+        lost: list[str] = []
         if not open_calls:
-            return
+            return lost
+        made = {recorded_id(call) for each in messages if isinstance(each, AIMessage) for call in each.tool_calls}
         answered = {recorded_id({"id": each.tool_call_id}) for each in messages if isinstance(each, ToolMessage)}
         for call in open_calls:
-            if (call.provider_id or call.id) not in answered:
+            name = call.provider_id or call.id
+            if name not in made and (text := self.attempts.describe_lost(call)):
+                lost.append(text)
+            if name not in answered:
                 with contextlib.suppress(CallAnswered, CallNotFound):  # another run on this thread was faster
                     self.session.result(call, self.attempts.describe_open(call), is_error=True)
+        return lost
 
 
 class _RequestBuilder:

@@ -353,7 +353,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         codec = self._codec
         dumped = [(channel, codec.dump(value)) for channel, value in writes]
         guard = self._guard(thread, None, is_root=False)
-        thread.append([build_writes(name, task_id, task_path, dumped)], guard)
+        thread.append_writes(build_writes(name, task_id, task_path, dumped), guard)
 
     # Delete and copy
 

@@ -27,7 +27,7 @@ from holdfast.errors import (
     VersionConflict,
     WriterStale,
 )
-from holdfast.frameworks.engines import peek_state
+from holdfast.frameworks.engines import append_new_entry, list_entries, peek_state
 from holdfast.langgraph.deflation import open_body
 from holdfast.langgraph.records import (
     BLOCK,
@@ -141,14 +141,19 @@ class ThreadSession:
 
     def read_writes(self, name: CheckpointName) -> list[Entry]:
         """The writes of a checkpoint, oldest first."""
-        return [*self.iter_rows(kind=WRITES, parent=name.key, bodies=True)][::-1]
+        return [*self.iter_rows(kind=WRITES, parent=name.key, bodies=True, is_known=True)][::-1]
 
-    def iter_rows(self, *, kind: str | None = None, parent: str | None = None, bodies: bool = False) -> Iterator[Entry]:
-        """The entries of the session, newest first; without their bodies unless `bodies`."""
+    def iter_rows(
+        self, *, kind: str | None = None, parent: str | None = None, bodies: bool = False, is_known: bool = False
+    ) -> Iterator[Entry]:
+        """The entries of the session, newest first; without their bodies unless `bodies`. `is_known`: the caller has just
+        read an entry of the session."""
         limit = _BODIES if bodies else _PAGE
         before: int | None = None
         while True:
-            page = self.session.entries.list(kind=kind, parent=parent, before=before, limit=limit, bodies=bodies)
+            page = list_entries(
+                self.session, is_known=is_known, kind=kind, parent=parent, before=before, limit=limit, bodies=bodies
+            )
             yield from page
             if len(page) < limit:
                 return
@@ -365,12 +370,13 @@ class ThreadSession:
         with self._lock:
             self._last_forms[name.namespace] = values
 
-    def append(self, new: Sequence[NewEntry], guard: Callable[[], None] | None) -> list[Entry]:
-        """Append entries. With a guard, nothing is stored between its check and the entries."""
+    def append_writes(self, new: NewEntry, guard: Callable[[], None] | None) -> None:
+        """Append the writes of a task. With a guard, nothing is stored between its check and the entries."""
         if guard is not None:
-            return self._append_guarded(new, (), guard)
+            self._append_guarded([new], (), guard)
+            return
         with self._write_lock:
-            return self.session.entries.append_all(new)
+            append_new_entry(self.session, new)
 
     def _append_guarded(
         self, new: Sequence[NewEntry], blocks: Sequence[Block], guard: Callable[[], None] | None
@@ -493,13 +499,17 @@ class ThreadSession:
                 kind = (CHECKPOINT if name.id >= newest[name.namespace] else OLDER) + name.namespace
                 newest[name.namespace] = max(newest[name.namespace], name.id)
             if batch and (len(batch) == _BATCH_ENTRIES or size + entry.size > _BATCH_BYTES):
-                self.append(batch, None)
+                self._append_copies(batch)
                 batch, size = [], 0
             batch.append(NewEntry(kind, entry.key, entry.body, entry.parent))
             size += entry.size
         if batch:
-            self.append(batch, None)
+            self._append_copies(batch)
         self._forget()
+
+    def _append_copies(self, new: Sequence[NewEntry]) -> None:
+        with self._write_lock:
+            self.session.entries.append_all(new)
 
     def _find_newest(self, namespace: str) -> str:
         """The highest id of a namespace; empty if it has no checkpoint."""

@@ -48,7 +48,7 @@ class ThreadTranscript:
 
     def __init__(self, thread_id: str, session: holdfast.Session, *, observe: bool) -> None:
         self._id = thread_id
-        self._shadow = Shadow(session, observe=observe, unique_ids=True)
+        self._shadow = Shadow(session, observe=observe, unique_ids=True, spares_started=True)
         self._converted = ConvertedList()
         """The list that was followed last."""
         self._lock = threading.Lock()

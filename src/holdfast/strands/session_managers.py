@@ -123,6 +123,8 @@ class HoldfastSessionManager(RepositorySessionManager):
     def initialize(self, agent: LocalAgent, **kwargs: Any) -> None:
         """Give the agent the conversation and the state that are stored, or store its own."""
         super().initialize(agent, **kwargs)
+        for message in agent.messages:  # as Strands restored them
+            self._correct_results(message, self._transcript(agent.agent_id))
         if self._latest_agent_message[agent.agent_id] is None:
             # Strands skips what its conversation manager removed; the next index still follows all of them.
             records = self._transcript(agent.agent_id).read_messages()
@@ -330,19 +332,27 @@ class HoldfastSessionManager(RepositorySessionManager):
             use = ModelUse(purpose="discarded reply", model=_model_name(event.agent), usage=counted)
             await run_blocking(self.conversation(event.agent.agent_id).record_model_uses, use)
 
+    def _correct_results(self, message: Message, transcript: AgentTranscript) -> None:
+        """Tell the model the result of a call that has one, where Strands calls it an interruption."""
+        for result in _find_interrupted(message):
+            if _find_call(transcript.session, result["toolUseId"]) is None:
+                result.update(_find_answer(transcript.session, result["toolUseId"]) or result)
+
     def _explain_unknown(self, message: Message, transcript: AgentTranscript) -> None:
         """Tell the model the result of a call, or of an unknown outcome, where Strands calls it an interruption."""
-        for block in message["content"]:
-            result = block.get("toolResult")
-            if result is None or result.get("content") != [{"text": _INTERRUPTED}]:
-                continue
+        self._correct_results(message, transcript)
+        for result in _find_interrupted(message):
             call = _find_call(transcript.session, result["toolUseId"])
-            if call is None:
-                result.update(_find_answer(transcript.session, result["toolUseId"]) or result)
-            elif call.attempts:
+            if call is not None and call.attempts:
                 self._check_running(call)
                 error = OutcomeUnknown(call=call.id, name=call.name, key=call.key, attempts=call.attempts)
                 result["content"] = [{"text": describe_unknown(error)}]
+
+
+def _find_interrupted(message: Message) -> list[ToolResult]:
+    """The results of a message that Strands made up."""
+    results = (block["toolResult"] for block in message["content"] if "toolResult" in block)
+    return [result for result in results if result.get("content") == [{"text": _INTERRUPTED}]]
 
 
 def _find_call(session: holdfast.Session, call_id: str) -> OpenCall | None:

@@ -527,3 +527,32 @@ def test_a_long_conversation_is_shortened_and_stays_in_the_state(file_engine: ho
     ]
     assert sum(changes) < 12  # the history view changes only at boundaries
     assert file_engine.admin.verify().ok
+
+
+def test_a_result_that_is_newer_than_a_correction_stays_as_the_tool_gave_it(file_engine: holdfast.Engine) -> None:
+    """What another system has may be an error there, or newer: the model needs both, and the current fact comes last."""
+
+    def look_up(order: str) -> str:
+        """Look an order up."""
+        return f"Order {order}: ship to 123 Main St."
+
+    file_engine.ledger(user="ada").set("shipping_address", "123 Main St")
+    model = ScriptedModel(
+        [
+            calls(("look_up", {"order": "4711"})),
+            "To 123 Main St.",
+            "Noted.",
+            calls(("look_up", {"order": "4711"})),
+            "Hm.",
+        ]
+    )
+    agent: Any = create_agent(
+        model, [look_up], middleware=[HoldfastMiddleware(file_engine, user="ada")], checkpointer=InMemorySaver()
+    )
+    for text in ("Where does it go?", "Actually, my shipping address is now 456 Oak Ave.", "Is it changed?"):
+        agent.invoke({"messages": [("user", text)]}, {"configurable": {"thread_id": "t"}})
+
+    before, after = [each.text for each in model.sent[-1] if each.type == "tool"]
+    assert "[outdated: shipping_address]" in before
+    assert after == "Order 4711: ship to 123 Main St."
+    assert model.sent[-1][-1].text.count("- shipping_address: 456 Oak Ave") == 1

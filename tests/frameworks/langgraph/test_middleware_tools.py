@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolRetryMiddleware, wrap_model_call, wrap_tool_call
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -223,6 +223,44 @@ def test_a_tool_that_waits_for_a_person_is_run_again(file_engine: holdfast.Engin
     assert describe(run(agent, Command(resume="yes")))[2] == ("tool", "paid 40: yes")
     assert len(keys) == 2
     assert len(set(keys)) == 1
+
+
+class PowerFailure(BaseException):
+    """Stands for a process that is killed."""
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+def test_a_call_that_langgraph_lost_is_not_lost_in_silence(engine: holdfast.Engine, turns: int) -> None:
+    """With the durability "exit", and often with "async", no checkpoint has the reply whose tool was killed."""
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        raise PowerFailure
+
+    def build_desk(model: ScriptedModel, saver: InMemorySaver) -> Any:
+        return build(model, HoldfastMiddleware(engine), tools=[pay], checkpointer=saver)
+
+    saver, kept = InMemorySaver(), InMemorySaver()
+    for _ in range(turns):
+        for each in (saver, kept):
+            build_desk(ScriptedModel(["Hello."]), each).invoke(
+                {"messages": [HumanMessage("Hi.", id="h1")]}, thread("t")
+            )
+    with pytest.raises(PowerFailure):
+        ask(build_desk(ScriptedModel([calls(("pay", {"euros": 40}))]), saver), "Pay 40.")
+    (unknown,) = engine.session("t").recover().unknown_outcomes
+    key = str(unknown.key)
+
+    model = ScriptedModel(["I will find out.", "You are welcome."])
+    for text in ("And now?", "Thanks."):
+        ask(build_desk(model, kept), text)
+    for sent in model.sent:
+        (told,) = [each.text for each in sent if key in each.text]
+        assert "pay" in told
+        assert "It may have taken effect" in told
+        assert all(not getattr(each, "tool_calls", ()) for each in sent)
+    assert engine.session("t").recover().unknown_outcomes == ()
+    assert engine.admin.verify().ok
 
 
 def test_a_tool_that_is_cancelled_has_an_unknown_outcome(file_engine: holdfast.Engine) -> None:

@@ -16,8 +16,10 @@ from langgraph.types import Command, Send, interrupt
 
 import holdfast
 from holdfast.errors import WriterStale
+from holdfast.frameworks.shadows import mark_message
 from holdfast.langchain import HoldfastMiddleware
 from holdfast.langgraph import HoldfastSaver
+from holdfast.langgraph.messages import to_shadow
 from tests.frameworks.langgraph.chat_models import ScriptedModel
 from tests.frameworks.langgraph.graphs import Steps, answer, chat, say, texts, thread, transcript
 
@@ -378,3 +380,28 @@ def test_runs_of_many_threads_at_once_mix_nothing_up(engine: holdfast.Engine) ->
         assert found == [part for at in range(4) for part in (f"t{number} {at}", f"answer to: t{number} {at}")]
         assert transcript(engine.session(f"t{number}")) == found
     assert engine.admin.verify().ok
+
+
+def test_a_started_call_without_a_result_is_not_withdrawn(file_engine: holdfast.Engine) -> None:
+    """Its checkpoint was lost with the process. Who runs the tools tells the model of it."""
+    graph = chat(HoldfastSaver(file_engine))
+    graph.invoke(say("Hi."), thread("t"))
+    session = file_engine.session("t")
+    lost = [
+        HumanMessage("Pay 40.", id="h"),
+        AIMessage("", id="a", tool_calls=[{"id": "c1", "name": "pay", "args": {}}]),
+    ]
+    for each in map(to_shadow, lost):
+        session.record(each.message, metadata=mark_message(each))
+    call = session.start_call("c1")
+
+    graph.invoke(say("And now?"), thread("t"))
+    assert [each.key for each in session.recover().unknown_outcomes] == [call.key]
+    assert all(not message.withdrawn for message in session.messages())
+
+    session.result("c1", "paid")
+    graph.invoke(say("Thanks."), thread("t"))
+    assert [each.text for each in session.messages() if each.role == "user" and not each.withdrawn][-2:] == [
+        "And now?",
+        "Thanks.",
+    ]

@@ -280,6 +280,30 @@ def test_a_restart_does_not_repeat_a_call_that_has_its_result(file_engine: holdf
     assert file_engine.session("s1").evidence() == []
 
 
+def test_after_a_restart_a_call_that_lost_its_result_is_shown_as_recorded(file_engine: holdfast.Engine) -> None:
+    """Strands loses a result if a tool raises what is no Exception, and calls it interrupted once it is restored."""
+
+    class LeftError(BaseException):
+        """No Exception."""
+
+    @tool
+    def leave() -> str:
+        """Leave."""
+        raise LeftError
+
+    def build_leaving(model: ScriptedModel) -> Agent:
+        manager = HoldfastSessionManager(file_engine, "s1", budget=4_000, pack_options={"time": False})
+        return Agent(model=model, tools=[leave], session_manager=manager, callback_handler=None)
+
+    agent = build_leaving(ScriptedModel(use("c1", "leave"), "I go on.", "Still here."))
+    agent("Leave.")
+    agent("Are you there?")
+    model = ScriptedModel("I see.")
+    build_leaving(model)("What happened?")
+    assert "and may have taken effect" in texts(model.requests[0])[2][1]
+    assert "Tool was interrupted" not in str(model.requests)
+
+
 def test_a_tool_that_still_runs_is_not_taken_for_an_interrupted_one(file_engine: holdfast.Engine) -> None:
     import threading
 
