@@ -18,7 +18,8 @@ import msgspec
 from holdfast import codec
 from holdfast.adapters.tokens import EstimatingCounter
 from holdfast.core.history import previews
-from holdfast.core.history.draft import PlanInput, PlanTools, SummarizeItems, build_outline
+from holdfast.core.history.draft import PlanInput, PlanTools, SummarizeItems
+from holdfast.core.history.outlines import build_outline
 from holdfast.core.history.planner import build_plan, eviction_ops, fill_plan, is_idle, pressure
 from holdfast.core.history.previews import Spooling
 from holdfast.core.history.views import group_by_message, group_messages, show_for_summary

@@ -318,7 +318,13 @@ def apply_plan(ground: PlanInput, plan: Plan) -> PlanInput:
             if last_seq(item) > fold.last or (isinstance(item, MessageGroup) and item.seq in stay)
         ]
         summary = Summary(
-            seq=seq, first=fold.first, last=fold.last, messages=fold.count, text=fold.text, tokens=fold.tokens
+            seq=seq,
+            first=fold.first,
+            last=fold.last,
+            messages=fold.count,
+            text=fold.text,
+            tokens=fold.tokens,
+            replaced=fold.replaced,
         )
         items = [summary, *kept]
         reduced = {place: each for place, each in reduced.items() if each.message > fold.last or each.message in stay}
@@ -330,6 +336,7 @@ def apply_plan(ground: PlanInput, plan: Plan) -> PlanInput:
         plan.figures.grown,
         results=plan.figures.results,
         repeats=plan.figures.repeats,
+        earned=plan.figures.earned,
     )
     return replace(ground, version=seq, items=tuple(items), view=view)
 

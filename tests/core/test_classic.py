@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import holdfast
-from holdfast.core.history.draft import OUTLINE_TOKENS, PlanInput
+from holdfast.core.history.draft import PlanInput
+from holdfast.core.history.outlines import OUTLINE_TOKENS
 from holdfast.core.history.planner import build_plan, eviction_ops, is_idle, pressure
 from holdfast.model.content import Text, ToolResult
 from holdfast.model.history.handles import Handle

@@ -223,3 +223,21 @@ def test_finished_work_is_guarded(engine: holdfast.Engine) -> None:
     block = text[text.index("Finished work") :]
     assert "123 Elm Street" not in block
     assert "> [system]" in block
+
+
+def test_a_result_that_the_conversation_has_is_not_told_again(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    session.record("user", "Which flight, and which hotel?")
+    session.record("assistant", "", tool_calls=[{"name": "agent", "args": {}, "id": "call_1"}])
+    for goal, told in (("Flight", "TP 571 leaves\nat 9:40, gate 4"), ("Hotel", "ok"), ("Museum", "closed on Mondays")):
+        session.frame(goal, budget=100).pop("completed", told)
+    session.result("call_1", "The agent says:\n  TP 571 leaves\n  at 9:40, gate 4\nIt took a look at the airport.")
+    pack = session.pack(budget=BUDGET)
+    flight, hotel, museum = session.frames.list()
+    assert _entry(pack, flight.id).reason == "is in the history"
+    assert f"Finished work: {flight.id}" not in pack.text
+    assert f"Finished work: {museum.id}" in pack.text
+    session.record("user", "ok")
+    pack = session.pack(budget=BUDGET)
+    assert f"Finished work: {hotel.id} 'Hotel' (completed):\n> ok" in pack.text, "a short word is found by chance"
+    assert session.packs.reproduce(session.packs.store(session.pack(budget=BUDGET)).id)

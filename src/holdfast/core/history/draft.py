@@ -12,27 +12,27 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from holdfast import codec
+from holdfast.core.history.outlines import OUTLINE_TOKENS, build_outline
 from holdfast.core.history.previews import MESSAGE_TAIL, RESULT_TAIL, cut_ends, split_ends
+from holdfast.core.history.recalls import Recalls, count_recalls, price_loss
 from holdfast.core.history.views import (
     Reductions,
     can_shrink,
     find_newest,
     group_by_message,
-    has_stored_body,
     piece_digest,
     piece_ref,
     piece_size,
     pieces_of,
     reduction_text,
     show_for_summary,
+    shows_less,
 )
 from holdfast.model import limits
 from holdfast.model.content import Body, Part, text_of
 from holdfast.model.history.handles import PRIORITY_SCORES, Handle, piece_id
 from holdfast.model.history.plans import (
     LEVELS,
-    READS_RESULTS,
     BoundaryReason,
     Collapse,
     Fold,
@@ -57,11 +57,6 @@ Measure: TypeAlias = Callable[[int, int], int]
 """What the provider will count for so many tokens of the counter in so many messages."""
 SummarizeItems: TypeAlias = Callable[[Sequence[HistoryItem], int], str]
 """A text of at most so many tokens that replaces these items."""
-OUTLINE_TOKENS = 60
-"""The most tokens of an outline, beside the texts of earlier summaries."""
-_OUT_OF_VIEW = " earlier messages are out of view"
-_MAX_HANDLES = 4
-"""The handles that an outline names: those of the newest results."""
 MIN_SUMMARY_TOKENS = 100
 """Tokens that a summary may always take."""
 SUMMARY_RATIO = 5
@@ -77,10 +72,6 @@ CHARS_PER_TOKEN = 3
 """Characters of a token, on the safe side: an excerpt of so many tokens is cut to this."""
 RISK = 5, 100
 """The part of the cost so far that boundaries may lose, if the conversation ends before they have paid back."""
-DEFAULT_RECALL_RATE = (1, 10)
-"""The recalls before anything is known: so many of so many results are read again."""
-READ_TOOL_NAME = "read_handle"
-"""The tool that reads a stored body again."""
 
 
 # Input
@@ -341,8 +332,6 @@ class PlanDraft:
             is_preview = shape == "spool" and piece.parts == stored
             if is_preview or (stored is None and len(text) <= chars * 2):
                 continue
-            if shape != "spool" and has_stored_body(parts) and len(text) <= chars // 2:
-                continue  # its preview is no longer than the excerpt would be
             tokens = self.count_piece(piece)
             if tokens <= over:
                 continue
@@ -358,6 +347,8 @@ class PlanDraft:
                 digest="",
                 source=piece.call,
             )
+            if shape != "spool" and not shows_less(parts, reduction):
+                continue
             after = self.tools.count(reduction_text(parts, reduction, piece_id(piece.message.seq, piece.number)))
             if after < tokens:
                 reductions.append(msgspec.structs.replace(reduction, saved=tokens - after))
@@ -787,66 +778,6 @@ def count_piece_tokens(parts: tuple[Part, ...], count: Callable[[str], int]) -> 
     bodies = sum(part.shown_tokens for part in parts if isinstance(part, Body))
     texts = (text_of([part]) for part in parts if not isinstance(part, Body))
     return bodies + sum(count(text) for text in texts if text)
-
-
-# Outlines: the line in place of messages that left the view without a summary
-
-
-def is_outline(summary: Summary) -> bool:
-    """Whether this is an outline: a line for messages that left the view without a summary."""
-    last = summary.text.rpartition("\n")[2]
-    return summary.made_by == "rule" and last.startswith("(") and _OUT_OF_VIEW in last
-
-
-def build_outline(items: Sequence[HistoryItem]) -> str:
-    """The text for items that leave without a summary: how many there were, what earlier summaries said, and the
-    handles of the newest results."""
-    count = sum(item.count for item in items)
-    earlier = [line for item in items if isinstance(item, Summary) for line in item.text.splitlines()]
-    lines = [line for line in earlier if _OUT_OF_VIEW not in line]
-    handles = [
-        piece_id(message.seq, number)
-        for item in items
-        for message in (item.messages if isinstance(item, MessageGroup) else ())
-        for number in range(len(message.tool_results))
-    ]
-    named = ", ".join([*(["…"] if len(handles) > _MAX_HANDLES else []), *handles[-_MAX_HANDLES:]])
-    return "\n".join([*lines, f"({count:,}{_OUT_OF_VIEW}{READS_RESULTS + named if named else ''})"])
-
-
-# The price of a loss
-
-
-class Recalls(NamedTuple):
-    """How often a conversation read something again."""
-
-    results: int
-    """Tool calls."""
-    repeats: int
-    """Of these, how many repeated an earlier call, or read a stored body."""
-
-
-def count_recalls(items: Sequence[HistoryItem], view: ViewState) -> Recalls:
-    """The recalls that the last boundary counted, and those since. A call is recognised by its name and arguments while
-    the earlier one is in view."""
-    results, repeats = view.results, view.repeats
-    signatures: set[tuple[str, bytes]] = set()
-    for item in items:
-        for message in item.messages if isinstance(item, MessageGroup) else ():
-            for call in message.tool_calls:
-                signature = call.name, codec.encode(call.args)
-                if message.seq > view.planned:
-                    results += 1
-                    repeats += call.name == READ_TOOL_NAME or signature in signatures
-                signatures.add(signature)
-    return Recalls(results, repeats)
-
-
-def price_loss(figures: PlanFigures, pieces: int, recalls: Recalls, prices: Prices) -> int:
-    """The price of a loss: each piece that leaves may be read again, and is then written again, in one more call."""
-    saved = max(0, figures.before - figures.after)
-    again = prices.cache_write * saved + prices.cache_read * figures.after * pieces
-    return again * (recalls.repeats + DEFAULT_RECALL_RATE[0]) // (recalls.results + DEFAULT_RECALL_RATE[1])
 
 
 # Steps

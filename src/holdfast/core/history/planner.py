@@ -24,15 +24,14 @@ import msgspec
 
 from holdfast.core.history import levels
 from holdfast.core.history.draft import (
-    OUTLINE_TOKENS,
     PlanChoice,
     PlanDraft,
     PlanInput,
     PlanTools,
-    build_outline,
     meets_targets,
     shift_steps,
 )
+from holdfast.core.history.outlines import OUTLINE_TOKENS, build_outline
 from holdfast.core.history.results import shorten_results
 from holdfast.core.history.views import find_system_messages
 from holdfast.errors import CriticalOverflow, StrategyRefused

@@ -3,26 +3,29 @@
 A fold writes the whole view again. A result that is shortened where it stands makes only what follows it be written again,
 and all messages stay. So it pays earlier, and more so the nearer it is to the end. Results that later ones made outdated
 leave first, at any age; then those of more than `recent` groups ago, of which the lines stay that have names of their own.
+On a cold cache, those of earlier turns are old. What is written again in any case is looked at again: of results that were
+shortened before, lines leave whose names all stand elsewhere by now.
 
 Laws:
 - What is chosen saves its price within `payback_share` of the calls so far, and before as much again has gathered: nobody
   knows how long a conversation goes on, but it has gone on for so long. On a cold cache it has no price.
 - If the conversation ends with the next call, its calls have cost no more than `draft.RISK` above what they would have
   cost with everything shown, as far as these boundaries are concerned: a price is paid from what was saved before.
-- Every name of a shortened result stays in view, as far as the room for its lines allows.
+- Every name of a shortened result stays in view, as far as the room for its lines allows. Of one that is looked at again,
+  every name that was in view stays there.
 - Nothing is counted but the sizes of messages, until something is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.core.history.draft import PlanDraft, ReduciblePiece
 from holdfast.core.history.outdated import find_outdated
-from holdfast.core.history.views import has_stored_body, reduction_text, show_item
+from holdfast.core.history.views import find_line_spans, has_stored_body, reduction_text, show_item
 from holdfast.model.content import text_of
 from holdfast.model.history.handles import piece_id
 from holdfast.model.history.plans import DropOutdated, Faithful, Frugal, KeepLines, PieceForm, Reduction
@@ -68,7 +71,7 @@ def shorten_results(draft: PlanDraft, policy: Faithful | Frugal) -> bool:
         if not applied:
             break
         done = True
-    return done
+    return _drop_known_lines(draft, policy) or done
 
 
 def _choose_results(draft: PlanDraft, policy: Faithful | Frugal, risked: int) -> tuple[list[_OldResult], int] | None:
@@ -109,7 +112,7 @@ def _sum_saved(found: Iterable[_OldResult]) -> dict[int, int]:
 
 def _find_results(draft: PlanDraft, policy: Faithful | Frugal) -> Iterator[_OldResult]:
     """The results that may be shortened, in their order, with the most that would stay of each."""
-    before = min(draft.unseen, max(0, len(draft.items) - policy.recent))
+    before = _find_newest(draft, policy)
     outdated = find_outdated(draft.items)
     for piece in draft.reducible_pieces(0, draft.unseen, results=True, least=LEAST_TOKENS, forms=("whole", "lines")):
         if piece.call is None or has_stored_body(piece.parts):
@@ -123,6 +126,13 @@ def _find_results(draft: PlanDraft, policy: Faithful | Frugal) -> Iterator[_OldR
         saved = draft.tools.measure(max(0, tokens - room - NOTE_TOKENS), 0)
         if saved >= LEAST_TOKENS:
             yield _OldResult(piece, form, room, saved)
+
+
+def _find_newest(draft: PlanDraft, policy: Faithful | Frugal) -> int:
+    """The number of the first item whose results are not old. On a cold cache these are of the current turn: what the last
+    reply stood on is written again for nothing, if the user goes on after a while."""
+    number = max(0, len(draft.items) - policy.recent)
+    return min(draft.unseen, max(number, draft.turn()) if draft.cold else number)
 
 
 def _estimate_tokens(piece: ReduciblePiece) -> int:
@@ -142,17 +152,53 @@ def _mark_outdated(draft: PlanDraft, chosen: Iterable[_OldResult]) -> Iterator[R
 def _keep_lines(draft: PlanDraft, chosen: Sequence[_OldResult]) -> Iterator[Reduction]:
     """The results by their lines with names that nothing else in view has; the newest first, so that of a name that
     several have, the newest line stays."""
-    from holdfast.text.extract.lines import choose_lines, find_item_names, find_names  # noqa: PLC0415 - see summaries
+    from holdfast.text.extract.lines import choose_lines, find_names  # noqa: PLC0415 - see summaries
 
-    leaving = {(each.piece.message.seq, each.piece.number) for each in chosen}
-    known: set[str] = set()
-    for item in draft.items:
-        known |= find_item_names(show_item(item, draft.reductions), leaving)
+    known = _find_known(draft, {(each.piece.message.seq, each.piece.number) for each in chosen})
     for each in reversed(chosen):
         text = text_of(each.piece.parts)
         for reduction in _reduce(draft, each.piece, "lines", choose_lines(text, known, each.room)):
             known |= find_names(reduction_text(each.piece.parts, reduction, ""))
             yield reduction
+
+
+def _drop_known_lines(draft: PlanDraft, policy: Faithful | Frugal) -> bool:
+    """Look again at the results that are shown by their lines, where they are written again in any case: on a cold cache,
+    or behind the first change of this boundary. Whether any became shorter."""
+    if draft.changed is None and not draft.cold:
+        return False
+    start = 0 if draft.cold else draft.changed or 0
+    pieces = [*draft.reducible_pieces(start, draft.unseen, results=True, forms=("lines",))]
+    reduced = [*_find_shorter(draft, [each for each in pieces if each.reduction is not None])]
+    saved = sum(each.saved - draft.reductions[each.message][each.piece].saved for each in reduced)
+    if saved < (1 if draft.steps else LEAST_SAVED):
+        return False
+    return draft.apply_op(KeepLines(policy.recent, policy.result_share), reduce=tuple(reduced))
+
+
+def _find_shorter(draft: PlanDraft, pieces: Sequence[ReduciblePiece]) -> Iterator[Reduction]:
+    """Those of these results that keep fewer of their lines, as all names of the others stand elsewhere in view: in what
+    is as it was recorded, or in a newer one of them."""
+    from holdfast.text.extract.lines import find_names, select_unknown  # noqa: PLC0415 - see summaries
+
+    known = _find_known(draft, {(piece.message.seq, piece.number) for piece in pieces}) if pieces else set()
+    for piece in reversed(pieces):
+        assert piece.reduction is not None, "it is shown by its lines"
+        text = text_of(piece.parts)
+        lines = select_unknown(text, piece.reduction.lines, known)
+        reduction = next(_reduce(draft, piece, "lines", lines), None) if lines != piece.reduction.lines else None
+        if reduction is None or reduction.saved <= piece.reduction.saved:
+            lines = piece.reduction.lines
+        else:
+            yield reduction
+        known |= find_names("\n".join(text[start:end] for start, end in find_line_spans(text, lines)))
+
+
+def _find_known(draft: PlanDraft, leaving: Set[tuple[int, int]]) -> set[str]:
+    """The names in view, except those in some tool results."""
+    from holdfast.text.extract.lines import find_item_names  # noqa: PLC0415 - see summaries
+
+    return set[str]().union(*(find_item_names(show_item(item, draft.reductions), leaving) for item in draft.items))
 
 
 def _reduce(

@@ -369,6 +369,11 @@ def _shown_ends(parts: Sequence[Part], reduction: Reduction) -> tuple[str, str]:
     return start[: reduction.head], end if reduction.tail else ""
 
 
+def shows_less(parts: Sequence[Part], reduction: Reduction) -> bool:
+    """Whether less of a piece is shown with a reduction than with the previews of its bodies alone."""
+    return _count_reduced_bytes(parts, reduction) < _count_piece_bytes(parts)
+
+
 def _count_reduced_bytes(parts: Sequence[Part], reduction: Reduction) -> int:
     """The bytes of a reduced piece that are shown."""
     if reduction.form == "page" or reduction.form in OUTDATED_NOTES:

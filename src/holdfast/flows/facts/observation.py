@@ -29,6 +29,7 @@ from holdfast.flows.context import (
     build_ledger_request,
     execute_commands,
     load_session,
+    peek_session,
 )
 from holdfast.flows.effects import Flow
 from holdfast.flows.execute import CommandRequest
@@ -224,9 +225,11 @@ def observe(
     role: Role = "user",
     key: str | None = None,
     cause: str | None = None,
+    is_known: bool = False,
 ) -> Flow[ObservationResult]:
-    """Record a text, or read a recorded message, and apply the changes of facts that it states."""
-    state = yield from load_session(context)
+    """Record a text, or read a recorded message, and apply the changes of facts that it states. `is_known`: the caller has
+    just recorded or read this very message."""
+    state = yield from (peek_session(context) if is_known else load_session(context))
     parts: list[CommandRequest] = []
     bodies: list[BlobRef] = []
     stored: Message | None = None
@@ -237,8 +240,12 @@ def observe(
         utterance = Utterance(message, role, 0, context.engine.clock.now_us())
         key_content = codec.encode_commands([part.command])
     else:
-        stored = yield from _read_stored_message(context, state, message)
-        utterance = Utterance(stored.text, stored.role or "user", stored.seq, stored.time_us)
+        if is_known and isinstance(message, Message) and message.seq not in state.hidden_ranges(message.frame):
+            found = message
+        else:
+            found = yield from _read_stored_message(context, state, message)
+        stored = found
+        utterance = Utterance(found.text, found.role or "user", found.seq, found.time_us)
         key_content = codec.encode(["observe", utterance.seq])
     if key is not None and (
         first := (yield from effects.find(context.scope.tenant, check_name("idempotency key", key)))

@@ -13,7 +13,8 @@ import msgspec
 from holdfast import chain, codec
 from holdfast.core import upcast
 from holdfast.core.history import levels, planner
-from holdfast.core.history.draft import PlanInput, PlanTools, build_outline
+from holdfast.core.history.draft import PlanInput, PlanTools
+from holdfast.core.history.outlines import build_outline
 from holdfast.core.history.views import (
     Display,
     find_newest,

@@ -56,7 +56,7 @@ def find_names(text: str) -> set[str]:
     return names
 
 
-@functools.lru_cache(maxsize=1 << 13)
+@functools.lru_cache(maxsize=1 << 11)
 def _names_of(token: str) -> tuple[str, ...]:
     names: set[str] = set()
     file = FILE_LINE.fullmatch(token)
@@ -132,6 +132,14 @@ def choose_lines(text: str, known: Set[str], tokens: int) -> LineRanges:
             shown |= names[number]
             chosen.append(number)
     return _join_numbers(_fill_gaps(sorted(chosen), lines))
+
+
+def select_unknown(text: str, ranges: LineRanges, known: Set[str]) -> LineRanges:
+    """Of these lines of a text, those with a name that is not known, and those that report a failure."""
+    lines = text.split("\n")
+    numbers = (number for first, end in ranges for number in range(first, end))
+    chosen = [number for number in numbers if FAILURE.match(lines[number]) or find_names(lines[number]) - known]
+    return _join_numbers(_fill_gaps(chosen, lines))
 
 
 def _worth_of(names: Set[str], line: str) -> float:
