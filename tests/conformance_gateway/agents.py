@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.gateway.run_processes import end_with_tests
 from tests.gateway.upstreams import Exchange, FakeProvider
 from tests.gateway.upstreams.server import Script
 
@@ -150,7 +151,7 @@ class Desktop:
             options = ["--file", str(self.store), *(["--window", str(self.window)] if self.window else [])]
             command = [sys.executable, "-m", "holdfast", "run", *options, *command]
         return subprocess.run(
-            command,
+            end_with_tests(*command),
             cwd=self.work,
             env=self.build_environment(),
             stdin=subprocess.DEVNULL,

@@ -191,11 +191,12 @@ class Killer:
 
 
 def check_kills(lab: Laboratory, steps: int, run: Callable[[Desktop], AgentResult], window: int | None = None) -> None:
-    with lab.open(scripts.work(steps), through=False) as desk:
+    script = scripts.work(steps, speaks=False)
+    with lab.open(script, through=False) as desk:
         plain = run(desk)
     delays = [*KILLS_MS]
     random.Random(7).shuffle(delays)
-    killer = Killer(scripts.work(steps), delays)
+    killer = Killer(script, delays)
     with lab.open(killer, through=True, window=window) as desk:
         killer.store = desk.store
         shown = run(desk)

@@ -62,11 +62,12 @@ def bash(dialect: str, step: int, command: str) -> tuple[str, dict[str, Any]]:
     """A call of the agent's shell."""
     if dialect == "anthropic":
         return "Bash", {"command": command, "description": f"STEP-{step}"}
-    return "exec_command", {"cmd": f"{command} # STEP-{step}"}
+    return "exec_command", {"cmd": f": STEP-{step}; {command}"}
 
 
-def work(steps: int, *, parallel: bool = False) -> Callable[[Ask], Reply]:
-    """A model that runs so many commands, and then says that it is done."""
+def work(steps: int, *, parallel: bool = False, speaks: bool = True) -> Callable[[Ask], Reply]:
+    """A model that runs so many commands, and then says that it is done. Between them it `speaks`, or not: of a reply that
+    is cut, clients keep what they have read, so a text before a call may come once more, or without its call."""
 
     def choose(ask: Ask) -> Reply:
         step = count_steps(ask)
@@ -75,7 +76,7 @@ def work(steps: int, *, parallel: bool = False) -> Callable[[Ask], Reply]:
         calls = [bash(ask.dialect, step, print_lines(step))]
         if parallel and step % 3 == 1:
             calls.append(bash(ask.dialect, step, f"echo second of {step}"))
-        return say(f"I begin STEP-{step}.", *calls)
+        return say(f"I begin STEP-{step}." if speaks else "", *calls)
 
     return choose
 
@@ -121,7 +122,7 @@ class ReadBack:
                 self.result = read_results(ask)[-1]
                 return say("Read again.")
             if found:
-                self.command = found.replace("--lines 1-80", "--lines -3")
+                self.command = found.removesuffix(" --lines 1-80") + " --lines -3"
                 return say("I read it again.", bash(ask.dialect, step, self.command))
             if step > 40:
                 return say("There is no summary.")

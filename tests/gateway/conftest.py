@@ -24,6 +24,7 @@ class ScriptedDesk:
         self.on_prepare: Callable[[Arrival], bytes] = lambda arrival: arrival.body
         self.on_fall_back: Callable[[Arrival], bytes] = lambda arrival: arrival.body
         self.on_settle: Callable[[Outcome], None] = lambda outcome: None
+        self.kept_bytes = 0
         self.arrivals: list[Arrival] = []
         self.fall_backs: list[Arrival] = []
         self.left_alone: list[PreparedRequest] = []
@@ -31,7 +32,8 @@ class ScriptedDesk:
 
     def prepare(self, arrival: Arrival) -> PreparedRequest:
         self.arrivals.append(arrival)
-        return PreparedRequest(arrival=arrival, body=self.on_prepare(arrival), step="prepared")
+        body = self.on_prepare(arrival)
+        return PreparedRequest(arrival=arrival, body=body, step="prepared", kept_bytes=self.kept_bytes)
 
     def fall_back(self, arrival: Arrival) -> PreparedRequest:
         self.fall_backs.append(arrival)

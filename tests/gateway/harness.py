@@ -135,11 +135,12 @@ class Harness:
         step: Any = prepared.step
         self.boundaries += step.is_boundary
         check_laws(prepared)
-        if self.sent % 3 or len(self.desks) > 1:  # a desk goes on from its memory, whatever others have done
+        if self.sent % 3:
             return
         again = Desk(self.engine, self.options)
         assert again.prepare(prepared.arrival).body == prepared.body, "a restarted gateway sends the same bytes"
-        assert self.desk.fall_back(prepared.arrival).body == prepared.body, "what fails later sends the same bytes"
+        if len(self.desks) == 1:  # else its memory may not have what another desk did
+            assert self.desk.fall_back(prepared.arrival).body == prepared.body, "what fails later sends the same bytes"
 
 
 def check_laws(prepared: PreparedRequest) -> None:

@@ -89,6 +89,21 @@ def test_two_desks_take_turns(engines: list[holdfast.Engine], seed: int, steps: 
 
 
 @pytest.mark.parametrize("kind", [MessagesClient, ItemsClient])
+def test_desks_in_turn_send_one_view(engines: list[holdfast.Engine], kind: type[ModelClient]) -> None:
+    """A desk that comes back to a conversation has the boundaries that the other one made."""
+    harness = Harness(CODEX_SEED, OPTIONS, engines=engines, kind=kind)
+    views = []
+    for _ in range(40):
+        prepared = harness.send()
+        assert Desk(engines[0], OPTIONS).prepare(prepared.arrival).body == prepared.body
+        step: Any = prepared.step
+        views.append(step.view_at)
+        harness.client.take(harness.answer(prepared))
+    assert len({*views}) > 3
+    assert views == sorted(views)
+
+
+@pytest.mark.parametrize("kind", [MessagesClient, ItemsClient])
 def test_sub_agents_go_on_at_once(engines: list[holdfast.Engine], kind: type[ModelClient]) -> None:
     desks = [Desk(engine, SMALL) for engine in engines]
     main = kind(CODEX_SEED)

@@ -399,7 +399,8 @@ def test_codex_names_the_session_and_the_thread() -> None:
 
 def test_other_clients_name_a_conversation_in_several_places() -> None:
     assert _read("chat", [_user()], {"x-session-id": "a"}).family == "a"
-    assert _read("chat", [_user()], prompt_cache_key="b").family == "b"
+    shared = _read("chat", [_user()], prompt_cache_key="b")
+    assert (shared.family, shared.cache_key) == ("", "b"), "it can stand for many conversations"
     assert _read("responses", [_user()], metadata={"conversation_id": "c"}).family == "c"
     assert _read("chat", [_user()]).family == ""
     strange = _read("chat", [_user()], {"x-session-id": "a/../b\n" * 100}).family

@@ -210,17 +210,20 @@ def test_a_refused_change_is_sent_once_more_as_it_came(bench: Bench, status: str
         assert client.read_answer()[::2] == (200, b'{"ok":1}')
     outcome = bench.desk.next_outcome()
     assert (outcome.status, outcome.was_resent, outcome.reply) == (200, True, {"ok": 1})
+    assert len(bench.desk.left_alone) == 1
     assert [sha(request.body) for request in bench.upstream.requests[1:]] == [sha(encoded)]
 
 
-def test_a_second_refusal_is_passed_on(bench: Bench) -> None:
+def test_a_second_refusal_is_passed_on_and_is_none_of_the_change(bench: Bench) -> None:
+    """An account without credit, for example: it would leave every conversation alone for ever."""
     bench.upstream.script = answer_with(build_answer(b"no", status="400 Bad Request"))
     bench.desk.on_prepare = lambda arrival: b"{}"
     with open_client(bench.url) as client:
         client.send(POST, body=BODY)
         assert client.read_answer()[::2] == (400, b"no")
     assert len(bench.upstream.requests) == 2
-    assert bench.desk.next_outcome().was_resent
+    assert not bench.desk.next_outcome().was_resent
+    assert not bench.desk.left_alone
 
 
 def test_a_desk_that_raises_stops_no_request(bench: Bench) -> None:
@@ -310,6 +313,17 @@ def test_an_upstream_that_closes_without_an_answer_is_an_error(bench: Bench) -> 
         assert client.read_answer()[0] == 502
         client.send(POST, body=BODY)
         assert client.read_answer()[0] == 502
+
+
+def test_an_answer_that_is_no_http_is_quoted_nowhere(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.upstream.script = answer_with(b"the words of a model\r\n\r\n")
+    with open_client(bench.url) as client:
+        client.send("POST /v1/messages", body=BODY)
+        status, _, body = client.read_answer()
+    assert status == 502
+    assert b"Protocol" in body
+    assert b"words" not in body
+    assert "words" not in caplog.text
 
 
 def test_what_belongs_to_openai_and_to_anthropic() -> None:

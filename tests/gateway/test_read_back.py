@@ -15,7 +15,7 @@ from holdfast import Text
 from holdfast.cli import main
 from holdfast.core.history.previews import add_marker
 from holdfast.core.history.views import reduction_text
-from holdfast.gateway.read_back import ReadBack, ReadBackKind, name_session, reword_texts
+from holdfast.gateway.read_back import READ_BYTES, ReadBack, ReadBackKind, name_session, reword_texts
 from holdfast.model.history.plans import READS_BRACKETS, READS_RESULTS, Reduction
 
 SHELL = ReadBack(session="55556666")
@@ -45,7 +45,7 @@ def test_a_shortened_result_quotes_what_it_quoted(text: str, head: int, tail: in
     assert shown.endswith(ends[1])
     (line,) = shown.removeprefix(ends[0]).removesuffix(ends[1]).strip("\n").split("\n")
     words = {
-        "shell": "the shell command `holdfast read 55556666:h7_0 --lines 1-80` reads them",
+        "shell": "run `holdfast read 55556666:h7_0` to read them",
         "mcp": 'the MCP tool read_handle(session="55556666", handle="h7_0") reads them',
         "tool": 'holdfast_read("h7_0") reads them',
         "none": "they cannot be read here",
@@ -62,7 +62,7 @@ def test_a_preview_quotes_what_it_quoted(head: str, tail: str, kind: ReadBackKin
     assert shown.startswith(start)
     assert shown.endswith(tail)
     words = {
-        "shell": "`holdfast read 55556666:h7_0 --lines 1-80` reads all of it]",
+        "shell": "run `holdfast read 55556666:h7_0 --lines 1-80` to read all of it]",
         "none": "; the rest cannot be read here]",
     }
     assert words.get(kind, "reads all of it]") in shown
@@ -70,8 +70,20 @@ def test_a_preview_quotes_what_it_quoted(head: str, tail: str, kind: ReadBackKin
 
 def test_an_archived_result() -> None:
     text = '[paged out: 90 bytes; read_handle("h7_0") reads them]'
+    assert reword_texts(text, SHELL) == ("[paged out: 90 bytes; run `holdfast read 55556666:h7_0` to read them]")
+
+
+@pytest.mark.parametrize(("size", "lines"), [(READ_BYTES, ""), (READ_BYTES + 1, " --lines 1-80")])
+def test_the_command_of_a_long_result_reads_its_first_lines(size: int, lines: str) -> None:
+    text = f'[… {size - 2} of {size} bytes left out; read_handle("h7_0") reads them …]\nab'
+    command = f"`holdfast read 55556666:h7_0{lines}`"
+    assert reword_texts(text, SHELL) == f"[… {size - 2} of {size} bytes left out; run {command} to read them …]\nab"
+
+
+def test_an_outdated_result() -> None:
+    text = '[outdated: the same was read again later in this conversation; read_handle("h7_0") reads it]'
     assert reword_texts(text, SHELL) == (
-        "[paged out: 90 bytes; the shell command `holdfast read 55556666:h7_0 --lines 1-80` reads them]"
+        "[outdated: the same was read again later in this conversation; run `holdfast read 55556666:h7_0` to read it]"
     )
 
 

@@ -27,7 +27,7 @@ from holdfast.gateway.agents import (
     find_kind,
     find_providers,
 )
-from tests.gateway.run_processes import find_gateways
+from tests.gateway.run_processes import end_with_tests, find_gateways
 from tests.gateway.upstreams import Ask, FakeProvider, Reply, say
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ def start(
     provider: FakeProvider, tmp_path: Path, *command: str, options: Sequence[str] = (), **more: Any
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        build_line(tmp_path, *command, options=options),
+        end_with_tests(*build_line(tmp_path, *command, options=options)),
         env=build_variables(provider),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -233,6 +233,31 @@ def test_a_run_that_is_killed_leaves_its_gateway_to_the_command_and_no_longer(
     ran.stderr.close()
     until = time.monotonic() + WAIT_S
     while find_gateways(tmp_path / "g.db"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_nothing_of_a_run_outlives_tests_that_are_killed(provider: FakeProvider, tmp_path: Path) -> None:
+    script = "from tests.gateway.test_run import *\n"
+    script += "provider = type('Provider', (), {'url': sys.argv[2]})\n"
+    script += "ran = start(provider, Path(sys.argv[1]), *AGENT, 'wait', options=['-q'], start_new_session=True)\n"
+    script += "print(ran.stdout.readline() + str(ran.pid), flush=True)\n"
+    script += "signal.pause()\n"
+    tests = subprocess.Popen(
+        end_with_tests(sys.executable, "-c", script, str(tmp_path), provider.url),
+        cwd=ROOT,
+        env=build_variables(provider),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with tests:
+        assert tests.stdout is not None
+        assert tests.stdout.readline() == "ready\n"
+        run = int(tests.stdout.readline())
+        assert find_gateways(tmp_path / "g.db")
+        tests.kill()
+    until = time.monotonic() + WAIT_S
+    while find_gateways(tmp_path / "g.db") or Path(f"/proc/{run}/cmdline").exists():
         assert time.monotonic() < until
         time.sleep(0.05)
 

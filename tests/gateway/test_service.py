@@ -31,6 +31,7 @@ from tests.gateway.raw_upstream import (
     frame_chunk,
     open_client,
 )
+from tests.gateway.run_processes import end_with_tests
 from tests.gateway.test_streams import END, SSE_HEAD, START, delta
 
 BODY = json.dumps(
@@ -137,7 +138,9 @@ class GatewayProcess:
         clean = {key: value for key, value in os.environ.items() if not key.endswith("_BASE_URL")}
         command = [sys.executable, "-m", "holdfast", "gateway", str(store), "--port", "0", "--json", "--grace", "20"]
         command += ["--anthropic-url", upstream.url, "--openai-url", f"{upstream.url}/v1"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean)
+        self.process = subprocess.Popen(
+            end_with_tests(*command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean
+        )
         assert self.process.stdout is not None
         self.url: str = json.loads(self.process.stdout.readline())["url"]
 

@@ -123,7 +123,7 @@ class Boundaries:
         except Conflict:  # another process was first: what it made is in effect
             self.load_view(line, request)
             return False
-        self._store_notes(line, done)
+        self._store_notes(line, request, done)
         self.load_view(line, request)
         line.has_boundary = True
         return True
@@ -140,12 +140,16 @@ class Boundaries:
         before = SentView() if line.view is None else line.view
         return is_sound(request.messages, view) and (view.removed, view.replaced) != (before.removed, before.replaced)
 
-    def _store_notes(self, line: Line, plan: Plan) -> None:
-        """Store the facts that stand behind the summary until the next boundary."""
+    def _store_notes(self, line: Line, request: ClientRequest, plan: Plan) -> None:
+        """Store the facts that stand behind the summary until the next boundary. Known agents name their conversations; an
+        id of another client may stand for several, so only the facts that this one states are shown."""
         if plan.fold is None:
             return
-        facts = line.session.facts.items()[:_MAX_NOTES]
-        if facts:
+        facts = line.session.facts.items()
+        if not request.client and self._options.user is None:
+            own = {place.seq for places in line.places for place in places}
+            facts = tuple(fact for fact in facts if any(mention.seq in own for mention in fact.mentions))
+        if facts := facts[:_MAX_NOTES]:
             lines = [f"- {fact.key}: {fact.value}" for fact in facts]
             text = "\n".join(["Facts that the user stated before this summary was written:", *lines])
             line.session.entries.append(NOTES_KIND, _notes_key(read_changes(line)), text)

@@ -57,7 +57,7 @@ class Desk:
                 except VersionConflict:  # another process went on with the line meanwhile
                     step = self._follow_line(family, request, arrival.body)
         assert step.line is not None, "it has just been found"
-        step.line.head = request.head
+        step.line.head, step.line.asked = request.head, len(request.messages)
         return self._build(arrival, step, step.line)
 
     def _continue_line(self, family: Family, request: ClientRequest, body: bytes) -> Step | None:
@@ -69,7 +69,7 @@ class Desk:
             return None
         if match.relation not in ("continue", "retry") or match.shared < len(line.nodes):
             return None
-        if not line.is_measured:
+        if not line.is_measured or was_continued_elsewhere(request, max(match.shared, line.asked)):
             return None
         is_warm = self._boundaries.is_warm(line, request)
         if not is_warm or self._boundaries.is_pressed(line, request, match.shared) or not keeps_end(request, line.view):
@@ -199,6 +199,12 @@ def keeps_end(request: ClientRequest, view: SentView) -> bool:
     return view.depth <= max(0, last)
 
 
+def was_continued_elsewhere(request: ClientRequest, known: int) -> bool:
+    """Whether a request has a reply that this process did not pass on, behind the first so many messages: another gateway
+    did, and may have made a boundary. The first of the new messages can be a reply whose record is not finished."""
+    return any(message.role == "assistant" for message in request.messages[known + 1 :])
+
+
 def name_family(arrival: Arrival, request: ClientRequest) -> str:
     """The name of the session for the conversation of a request."""
     kind = request.client or "gateway"
@@ -207,4 +213,5 @@ def name_family(arrival: Arrival, request: ClientRequest) -> str:
     headers = dict(arrival.headers)
     secret = headers.get("authorization", "") + headers.get("x-api-key", "")
     first = request.messages[0].digest if request.messages else b""
-    return f"{kind}-{hashlib.sha256(hashlib.sha256(secret.encode()).digest() + first).hexdigest()[:12]}"
+    name = hashlib.sha256(secret.encode()).digest() + first + request.cache_key.encode()
+    return f"{kind}-{hashlib.sha256(name).hexdigest()[:12]}"

@@ -262,9 +262,18 @@ def _build_summary(request: ClientRequest, summary: str, *, mark: bool) -> bytes
     if request.dialect == "responses":
         return b'{"type":"message","role":"user","content":[{"type":"input_text","text":' + text + b"}]}"
     end = b""
-    if mark and 0 < request.marks < _MARKS:
+    if mark and _has_room_for_mark(request):
         end = b',"cache_control":' + (request.mark or _PLAIN_MARK)
     return b'{"role":"user","content":[{"type":"text","text":' + text + end + b"}]}"
+
+
+def _has_room_for_mark(request: ClientRequest) -> bool:
+    return request.dialect == "anthropic" and 0 < request.marks < _MARKS
+
+
+def has_own_mark(request: ClientRequest, view: SentView) -> bool:
+    """Whether a request with this view has a cache mark that the client did not set."""
+    return bool(view.summary) and _has_room_for_mark(request)
 
 
 def splice(body: bytes, edits: Sequence[Edit]) -> bytes:

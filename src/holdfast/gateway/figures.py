@@ -17,6 +17,10 @@ ENTRY_KIND = "gateway.call"
 """The entries of a session that hold the figures of its calls."""
 REFUSAL_KIND = "gateway.refusal"
 """The entry of a session whose changed request a provider refused: it is left alone from then on."""
+_CACHE_STEP = 128
+"""A cached beginning may be read so many tokens short of its end."""
+_HEAD_MARGIN = 1.1
+"""The tokens before the messages are estimated; no more than so many times of them."""
 _PRIOR_TOKENS = 2_000
 """A factor of 1 counts as much as so many tokens."""
 
@@ -64,6 +68,8 @@ class PromptSize(msgspec.Struct, frozen=True, kw_only=True):
     """The same, as the client wrote it."""
     counted: int
     """Its messages as the client wrote them, in the engine's count."""
+    cached: int = 0
+    """The tokens of its beginning that the provider's cache had after it."""
 
 
 def measure_prompt(
@@ -84,16 +90,29 @@ def measure_prompt(
     return PromptSize(sent=sent, plain=max(0, plain), counted=counted)
 
 
-def bill_plain(sent: CallBill, plain: int, *, before: PromptSize | None, is_boundary: bool, is_warm: bool) -> CallBill:
+def bill_plain(
+    sent: CallBill,
+    plain: int,
+    *,
+    before: PromptSize | None,
+    is_boundary: bool,
+    is_warm: bool,
+    head: int = 0,
+    has_own_mark: bool = False,
+) -> CallBill:
     """What the client's own bytes, of `plain` tokens, would have taken. `is_warm` says that the cache should still have
-    had the last prompt; between boundaries, what was read tells that."""
-    read, write, long, fresh = sent.read, sent.write, sent.long_write, sent.fresh
-    if before is not None and not is_boundary:
-        is_warm = 2 * read >= before.sent
+    had the last prompt; between boundaries, what was read tells that. `head` tokens stand before the messages.
+    `has_own_mark` says that the summary has a cache mark, which the client's own bytes would not have had.
+
+    What cannot be known: at a boundary, whether the provider would have found the client's last prompt."""
+    write, long, fresh = sent.write, sent.long_write, sent.fresh
+    read = sent.read
     if is_boundary and is_warm and before is not None:
         read = before.plain
-    elif is_warm and read:
+    elif read and _is_shifted(sent, before, is_boundary=is_boundary, is_warm=is_warm, head=head, has_own=has_own_mark):
         read = max(0, read + plain - sent.tokens)
+    elif has_own_mark and head:
+        read = min(read, head)
     if not write + long:
         read = min(read, plain)
         return CallBill(read, 0, 0, plain - read, sent.output)
@@ -103,6 +122,21 @@ def bill_plain(sent: CallBill, plain: int, *, before: PromptSize | None, is_boun
     write = min(write, written) if long else written
     long = written - write
     return CallBill(read, write, long, fresh, sent.output)
+
+
+def _is_shifted(
+    sent: CallBill, before: PromptSize | None, *, is_boundary: bool, is_warm: bool, head: int, has_own: bool
+) -> bool:
+    """Whether what was read ends behind the messages that a view changes, so that as much more would have been read of the
+    client's own bytes. It does if it reaches the end of the last prompt. A shorter read can be of instructions and tools,
+    which other conversations keep in the cache, or end at the gateway's own mark."""
+    if before is None or is_boundary:
+        return is_warm
+    if not before.cached or not sent.written:  # a provider that does not say what it caches
+        return 2 * sent.read >= before.sent
+    if sent.read + _CACHE_STEP >= before.cached:
+        return True
+    return not has_own and sent.read > head * _HEAD_MARGIN
 
 
 def price_call(figures: ExchangeFigures, prices: Prices | None) -> ExchangeFigures:

@@ -27,7 +27,7 @@ from holdfast.model.sessions.messages import Message, MessageDraft
 
 FAMILIES = 256
 """The families whose messages are known in memory; others are read from the store again."""
-FAMILY_BYTES = 8 << 20
+FAMILY_BYTES = 4 << 20
 """What all of these take; the families used last stay."""
 _NODE_BYTES = 400
 """What a message takes, about."""
@@ -77,6 +77,8 @@ class Line:
         """The boundary of that view."""
         self.saved = 0
         """The tokens that the view takes out, in the engine's count."""
+        self.asked = 0
+        """The messages of its last request in this process."""
         self.head = b""
         self.head_tokens = 0
         """Before the messages, in the provider's count; 0 if not known yet."""
@@ -276,7 +278,7 @@ def _read_back(read: Callable[..., list[Message]], version: int, count: int) -> 
 
 def _carry_over(before: Line, line: Line) -> None:
     """What is known of a line in memory beside its messages."""
-    line.head, line.head_tokens, line.scale = before.head, before.head_tokens, before.scale
+    line.asked, line.head, line.head_tokens, line.scale = before.asked, before.head, before.head_tokens, before.scale
     line.is_measured, line.planned_tokens = before.is_measured, before.planned_tokens
     line.settled_view = before.settled_view
     line.last_prompt, line.is_left_alone = before.last_prompt, before.is_left_alone

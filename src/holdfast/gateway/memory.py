@@ -14,11 +14,11 @@ import time
 
 from holdfast.storage.sqlite.connections import limit_page_caches
 
-LARGE_BLOCK = 256 << 10
+LARGE_BLOCK = 64 << 10
 """A block of memory of so many bytes is given back as soon as it is free."""
 PAGE_CACHE_BYTES = 3 << 20
 """Pages of the store in memory, of all connections."""
-TRIM_S = 5.0
+TRIM_S = 1.0
 """How often free memory between smaller blocks is given back, while there are requests."""
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Parameters of mallopt()."""
@@ -26,10 +26,11 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 
 def tune_process() -> None:
     """Let the C library give the memory of large bodies back, instead of keeping it for each thread; and let the garbage
-    collector leave all alone that lives as long as the process."""
+    collector leave all alone that lives as long as the process: a full collection, for which all threads wait, then takes
+    some milliseconds in place of tens."""
     with contextlib.suppress(OSError, AttributeError):  # another C library
         tune = ctypes.CDLL(None).mallopt
-        tune(_M_ARENA_MAX, 2)
+        tune(_M_ARENA_MAX, 1)
         tune(_M_MMAP_THRESHOLD, LARGE_BLOCK)
     limit_page_caches(PAGE_CACHE_BYTES)
     gc.collect()

@@ -56,6 +56,8 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The agent that sent it, if its headers name a known one: `claude` or `codex`."""
     family: str = ""
     """The client's own id of the conversation; empty if it sends none."""
+    cache_key: str = ""
+    """By which the client routes its prompt cache, if it sends no id."""
     agent: str = ""
     """The client's id of the sub-agent; empty on the main line."""
     parent_agent: str = ""
@@ -156,7 +158,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     sent_us: int
     ended_us: int
     was_resent: bool = False
-    """The provider refused the changed body, and got the client's own."""
+    """The provider refused the changed body, and not the client's own, which it got then."""
     rounds: int = 1
     """The requests that the reply took: more than one, if the model read with the gateway's own tool. Its usage is that of
     all of them."""

@@ -128,7 +128,10 @@ class DeskExchange:
         self.rounds = 1
         self.reader: ReplyReader | None = None
         self.has_ended = False
-        self.is_settled = False
+
+    def note_end(self) -> None:
+        """Note that the last byte of the answer has come."""
+        self.has_ended = True
 
 
 class Gateway:
@@ -283,7 +286,7 @@ class Gateway:
             if exchange.reader is not None and prepared.reading is not None and not exchange.was_resent:
                 await self._send_rounds(call, exchange, sent, answer)
                 return
-            await _send_answer(call, answer, exchange.reader, lambda: self._end(exchange))
+            await _send_answer(call, answer, exchange.reader, exchange.note_end)
         except UpstreamFailed as error:
             exchange.status = 0
             await _send_failure(call, error)
@@ -305,8 +308,9 @@ class Gateway:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         finally:
             await answer.close()
-        self._end(exchange)
+        exchange.note_end()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await asyncio.sleep(0)  # all has left before a record takes time
 
     def _make_driver(self, call: ClientCall, exchange: DeskExchange) -> RoundDriver:
         prepared = exchange.prepared
@@ -329,11 +333,6 @@ class Gateway:
                 _LOG.warning("What a model read could not be stored: %s.", _describe(error))
 
         return RoundDriver(ask, read, keep)
-
-    def _end(self, exchange: DeskExchange) -> None:
-        """Note that the last byte of an answer has come. Its record starts before the client knows, and has a lead."""
-        exchange.has_ended = True
-        self._settle(exchange)
 
     def _read_arrival(self, call: ClientCall, dialect: Dialect, body: bytes) -> Arrival | None:
         """A request as the desk reads it; None if its body cannot be decoded."""
@@ -372,14 +371,15 @@ class Gateway:
         await answer.close()
         _LOG.warning("The provider refused a changed request with status %d. It is sent as it came.", answer.status)
         exchange.was_resent = True
-        self._desk.leave_alone(prepared)
-        return await self._open(call, original)
+        answer = await self._open(call, original)
+        if answer.status in REFUSALS:  # what is wrong is not the change: the account, or a field of the client
+            exchange.was_resent = False
+        else:
+            self._desk.leave_alone(prepared)
+        return answer
 
     def _settle(self, exchange: DeskExchange) -> None:
-        """Hand the outcome to the desk once, in a thread."""
-        if exchange.is_settled:
-            return
-        exchange.is_settled = True
+        """Hand the outcome to the desk, in a thread."""
         ended_us = time.time_ns() // 1_000
         size = exchange.prepared.kept_bytes
         is_full = self._settle_bytes and self._settle_bytes + size > SETTLE_BYTES
@@ -494,16 +494,21 @@ async def _send_answer(
 ) -> None:
     """Send an answer as it comes, with a copy for a reader."""
     send = call.send
+    has_begun = False
     try:
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         async with contextlib.aclosing(answer.read()) as chunks:
             async for chunk in chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                if not has_begun:
+                    has_begun = True
+                    await asyncio.sleep(0)  # the first bytes leave now, however many came with them
                 if reader is not None:
                     reader.add(chunk)
         if on_end is not None:
             on_end()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await asyncio.sleep(0)  # all has left before a record takes time
     finally:
         await answer.close()
 

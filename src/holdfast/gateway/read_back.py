@@ -22,6 +22,8 @@ ReadBackKind: TypeAlias = Literal["shell", "mcp", "tool", "none"]
 """The command `holdfast read` · the tool `read_handle` of `holdfast mcp` · the tool that the gateway adds · nothing."""
 READ_TOOL = "holdfast_read"
 """The tool that the gateway adds to requests."""
+READ_BYTES = 16_384
+"""What the command prints at once; a longer text is read in parts."""
 _LINES = "--lines 1-80"
 _HANDLE = r"h\d{1,19}_\d{1,9}"
 _BRACKETED = re.compile(rf"^(Called [^\n]*?) \[({_HANDLE})\](?=$|; | → )", re.MULTILINE)
@@ -33,6 +35,7 @@ _MARKER = re.compile(
     rf'^\[(?:… |paged out: |outdated: )[^\n]*?; (read_handle\("({_HANDLE})"\) reads (them|all of it|it))(?: …)?\]$',
     re.MULTILINE,
 )
+_SIZE = re.compile(r"(\d+) bytes")
 _LEFT_OUT = re.compile(r"\[… (\d+) of (\d+) bytes(?: in lines \d+ to \d+)? left out; ")
 _SPOOLED = re.compile(r"\[… [^\n]*?, (?:the first (\d+) and the last (\d+)|preview of (\d+)|nothing of it) ")
 
@@ -45,10 +48,10 @@ class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
     """The session whose handles the texts name: for a command its short name, for MCP its whole name."""
     command: str = "holdfast read"
 
-    def write_command(self, handle: str) -> str:
-        """The command that reads the first lines of a handle."""
+    def write_command(self, handle: str, *, is_long: bool = True) -> str:
+        """The command that reads a handle; the first lines of it, if it may be long."""
         name = f"{self.session}:{handle}" if self.session else handle
-        return f"`{self.command} {shlex.quote(name)} {_LINES}`"
+        return f"`{self.command} {shlex.quote(name)}{f' {_LINES}' if is_long else ''}`"
 
 
 def name_session(session: str) -> str:
@@ -61,7 +64,7 @@ def reword_texts(text: str, read_back: ReadBack) -> str:
     marker = _find_marker(text)
     if marker is not None:
         start, end = marker.span(1)
-        return f"{text[:start]}{_reword_marker(marker[2], marker[3], read_back)}{text[end:]}"
+        return f"{text[:start]}{_reword_marker(marker, read_back)}{text[end:]}"
     if READS_BRACKETS in text.partition("\n")[0]:
         text = _reword_excerpts(text, read_back)
     listed = _LISTED.search(text)
@@ -92,10 +95,13 @@ def _has_fitting_numbers(line: str, head: int, tail: int) -> bool:
     return False
 
 
-def _reword_marker(handle: str, what: str, read_back: ReadBack) -> str:
+def _reword_marker(marker: re.Match[str], read_back: ReadBack) -> str:
+    handle, what = marker[2], marker[3]
     match read_back.kind:
         case "shell":
-            return f"the shell command {read_back.write_command(handle)} reads {what}"
+            size = _SIZE.search(marker[0])
+            command = read_back.write_command(handle, is_long=size is not None and int(size[1]) > READ_BYTES)
+            return f"run {command} to read {what}"
         case "mcp":
             return f'the MCP tool read_handle(session="{read_back.session}", handle="{handle}") reads {what}'
         case "tool":

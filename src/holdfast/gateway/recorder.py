@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import re
 from typing import Any
 
 import msgspec
@@ -20,11 +19,13 @@ from holdfast.flows.sessions.messages import build_drafts, record_drafts
 from holdfast.gateway import figures as call_figures
 from holdfast.gateway.bodies import UnreadableBody
 from holdfast.gateway.dialects import digest_reply
+from holdfast.gateway.edits import has_own_mark
 from holdfast.gateway.figures import ExchangeFigures, PromptSize, TokenScale
 from holdfast.gateway.lineage import extend_chain
 from holdfast.gateway.lines import TRIES, Conversation, Family, Line, build_mark, is_marked
 from holdfast.gateway.model import BodyEnd, ClientRequest, Outcome, SentView
 from holdfast.gateway.options import DeskOptions
+from holdfast.gateway.statements import is_statement
 from holdfast.model import limits
 from holdfast.model.history.bills import CallBill, bill_usage
 from holdfast.model.history.prices import Prices, find_prices
@@ -36,10 +37,8 @@ SIDE_SESSION = "gateway-side-calls"
 _FIGURES_READ = 20
 """Entries that are looked through for the last prompt of a line, after a restart."""
 _MODEL_CHARS = 100
-_OBSERVED_CHARS = 4_000
-"""Longer messages are pasted texts, and no statements of the user."""
-_MACHINE_TEXT = re.compile(r"<(?:system-reminder|command-|local-command|environment_context|user_instructions)")
-"""What clients put into messages of the user."""
+_RESULT_CHARS = 4_000
+"""Of the reply of a sub-agent, that are stored as its result."""
 _log = logging.getLogger("holdfast.gateway")
 
 
@@ -125,11 +124,17 @@ class Recorder:
                 sent.tokens, counted, taken, factor, before=before, is_boundary=is_boundary
             )
             plain = call_figures.bill_plain(
-                sent, size.plain, before=before, is_boundary=is_boundary, is_warm=step.is_warm
+                sent,
+                size.plain,
+                before=before,
+                is_boundary=is_boundary,
+                is_warm=step.is_warm,
+                head=line.head_tokens,
+                has_own_mark=not outcome.was_resent and has_own_mark(step.request, step.view),
             )
             saved = size.plain - sent.tokens
             if outcome.rounds == 1:
-                line.last_prompt = size
+                line.last_prompt = msgspec.structs.replace(size, cached=sent.read + sent.written)
                 line.head_tokens = max(0, sent.tokens - round(step.counted * line.scale.factor))
             line.replied_us = outcome.ended_us
         found = ExchangeFigures(
@@ -191,7 +196,7 @@ class Recorder:
         if line.frame is None or message is None or message.tool_calls or message.skipped or not outcome.is_complete:
             return
         with contextlib.suppress(Conflict):  # it has ended with its session's epoch
-            line.session.frames.get(line.frame).pop("completed", message.text[:_OBSERVED_CHARS])
+            line.session.frames.get(line.frame).pop("completed", message.text[:_RESULT_CHARS])
 
 
 def restore_measures(line: Line) -> None:
@@ -203,7 +208,12 @@ def restore_measures(line: Line) -> None:
         except msgspec.ValidationError:
             continue
         if found.agent == line.agent and found.counted and found.sent is not None and found.plain is not None:
-            line.last_prompt = PromptSize(sent=found.sent.tokens, plain=found.plain.tokens, counted=found.counted)
+            line.last_prompt = PromptSize(
+                sent=found.sent.tokens,
+                plain=found.plain.tokens,
+                counted=found.counted,
+                cached=found.sent.read + found.sent.written,
+            )
             line.scale, line.head_tokens, line.settled_view = TokenScale(found.factor), found.head, found.view
             return
 
@@ -239,12 +249,6 @@ def count_long_writes(reply: object) -> int:
     created = usage.get("cache_creation") if isinstance(usage, dict) else None
     tokens = created.get("ephemeral_1h_input_tokens") if isinstance(created, dict) else None
     return tokens if type(tokens) is int else 0
-
-
-def is_statement(message: Message) -> bool:
-    """Whether a message can be the user's own words."""
-    text = message.text
-    return message.role == "user" and 0 < len(text) <= _OBSERVED_CHARS and not _MACHINE_TEXT.search(text)
 
 
 def refusal_key(line: Line) -> str:

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -36,9 +35,6 @@ KEEP_ALIVE_S = 600
 GRACE_S = 10
 """How long open streams may go on when the gateway ends."""
 BACKLOG = 1_024
-SWITCH_S = 0.001
-"""How long a thread may go on while another one waits. By default, a request would wait five times as long, each time that
-it goes from the loop to a thread or back, while a record is made."""
 
 _LOG = logging.getLogger("holdfast.gateway.http")
 _LOG.setLevel(logging.CRITICAL)  # else uvicorn writes a stack for every stream that a provider cut
@@ -213,7 +209,6 @@ class GatewayService:
         """Run until SIGTERM or SIGINT. `announce` gets the address as soon as clients can connect."""
         tune_process()
         self._guard.trimmer = MemoryTrimmer()
-        sys.setswitchinterval(SWITCH_S)
         with contextlib.closing(self._listener), _take_signals(self._stop):
             announce(self.url)
             self._server.run(sockets=[self._listener])

@@ -62,7 +62,7 @@ class UpstreamAnswer:
             async for chunk in self._stream:
                 yield chunk
         except httpx2.TransportError as error:
-            raise UpstreamCut(f"{type(error).__name__}: {error}") from error
+            raise UpstreamCut(_describe(error)) from error
 
     async def close(self) -> None:
         """Give the connection back if the answer was read to its end; else close it."""
@@ -130,7 +130,7 @@ class UpstreamLink:
         try:
             response = await self._transport.handle_async_request(request)
         except (httpx2.TransportError, httpx2.InvalidURL, OSError) as error:
-            raise UpstreamFailed(f"{type(error).__name__}: {error}") from error
+            raise UpstreamFailed(_describe(error)) from error
         answer = UpstreamAnswer(response)
         if not 200 <= answer.status < 600:
             await answer.close()
@@ -139,6 +139,16 @@ class UpstreamLink:
 
     async def close(self) -> None:
         await self._transport.aclose()
+
+
+def _describe(error: Exception) -> str:
+    """What happened. Errors of the protocol quote headers and bodies, which are for nobody else."""
+    name = type(error).__name__
+    return (
+        f"{name}: the HTTP is not valid, or ended too early"
+        if isinstance(error, httpx2.ProtocolError)
+        else f"{name}: {error}"
+    )
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:

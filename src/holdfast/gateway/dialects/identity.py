@@ -26,11 +26,12 @@ class ClientIdentity(NamedTuple):
     family: str = ""
     agent: str = ""
     parent_agent: str = ""
+    cache_key: str = ""
+    """By which the client routes its prompt cache. It can stand for many conversations, so it names none alone."""
 
 
 def read_identity(headers: Mapping[str, str], metadata: object = None, cache_key: str = "") -> ClientIdentity:
-    """The ids of a request. `cache_key` is the one by which the client routes its prompt cache: a conversation's id at
-    most clients."""
+    """The ids of a request."""
     fields: dict[str, Any] = metadata if type(metadata) is dict else {}
     claude = headers.get("x-claude-code-session-id") or _read_claude_user(fields.get("user_id"))
     if claude:
@@ -41,7 +42,7 @@ def read_identity(headers: Mapping[str, str], metadata: object = None, cache_key
         return _read_codex(headers, cache_key)
     named = next(filter(None, map(headers.get, _GENERIC_HEADERS)), "")
     stated = next((fields[name] for name in _GENERIC_FIELDS if type(fields.get(name)) is str and fields[name]), "")
-    return ClientIdentity(family=_clean_id(named or stated or cache_key))
+    return ClientIdentity(family=_clean_id(named or stated), cache_key=cache_key)
 
 
 def _read_claude_user(user: object) -> str:

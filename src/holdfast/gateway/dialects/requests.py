@@ -47,6 +47,7 @@ def assemble_request(
         is_stream=is_stream,
         client=identity.client,
         family=identity.family,
+        cache_key=identity.cache_key,
         agent=identity.agent,
         parent_agent=identity.parent_agent,
         side=side or ("" if messages else "no messages"),
