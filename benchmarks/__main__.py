@@ -62,6 +62,9 @@ def main(arguments: Sequence[str]) -> int:
         "--source", type=Path, metavar="DIR", help="another checkout to compare with (agents, structure)"
     )
     parser.add_argument("--table", type=Path, metavar="FILE", help="a page with the figures (adapters, gateway)")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="finished parts are kept there, and a second run goes on (gateway)"
+    )
     parser.add_argument("--quick", action="store_true", help="a small run: the ratios are rougher")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     options = parser.parse_args(arguments)
@@ -70,7 +73,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.folder or Path.cwd()) as folder:
         bench = Bench(
-            Path(folder), options.quick, options.data, options.samples, options.picture, options.source, options.table
+            Path(folder),
+            options.quick,
+            options.data,
+            options.samples,
+            options.picture,
+            options.source,
+            options.table,
+            options.keep,
         )
         results = measure(options.names or NAMES, bench)
     if options.json is not None:

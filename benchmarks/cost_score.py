@@ -13,6 +13,7 @@ read together. It is charged at every call that lacks something, whatever was re
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import msgspec
 
@@ -40,7 +41,7 @@ class PromptPiece(msgspec.Struct, frozen=True):
 Prompt = Sequence[PromptPiece]
 
 
-class Score(msgspec.Struct):
+class CacheScore(msgspec.Struct):
     """Sums over calls; those of several sessions add up."""
 
     cost: int = 0
@@ -52,13 +53,10 @@ class Score(msgspec.Struct):
     judged: int = 0
     """Calls that name anything that was there before."""
     boundaries: int = 0
-    over: int = 0
-    """Prompts that the window does not hold."""
-    rereading: int = 0
-    """What reading missing information again would cost, in picodollars."""
+    """Requests that did not begin with all of the last one."""
 
     @classmethod
-    def total(cls, scores: Iterable[Score]) -> Score:
+    def total(cls, scores: Iterable[Self]) -> Self:
         rows = [msgspec.structs.astuple(each) for each in scores]
         return cls(*map(sum, zip(*rows, strict=True)))
 
@@ -69,6 +67,13 @@ class Score(msgspec.Struct):
     @property
     def grounding(self) -> float:
         return self.grounded / self.judged if self.judged else 1.0
+
+
+class Score(CacheScore):
+    over: int = 0
+    """Prompts that the window does not hold."""
+    rereading: int = 0
+    """What reading missing information again would cost, in picodollars."""
 
     @property
     def total_cost(self) -> int:

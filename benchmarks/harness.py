@@ -98,6 +98,8 @@ class Bench(msgspec.Struct, frozen=True):
     """Another checkout of Holdfast to compare with, for benchmarks that can."""
     table: Path | None = None
     """Where to write a page with the figures, for benchmarks that have one."""
+    keep: Path | None = None
+    """Where finished parts are kept, and taken from, for benchmarks that take long."""
 
     def pick(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -7,6 +7,7 @@ before are superseded. A model that is shown one of them may send a parcel there
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -40,12 +41,16 @@ def address(turn: int) -> str:
     return ADDRESSES[min(turn // MOVES_EVERY, len(ADDRESSES) - 1)]
 
 
+def correction(turn: int) -> str:
+    """What the customer says of a new address; empty if it is the one of before."""
+    has_moved = turn > 0 and address(turn) != address(turn - 1)
+    return f"Actually, my shipping address is now {address(turn)}. " if has_moved else ""
+
+
 def question(turn: int) -> str:
     """What the customer says."""
-    moved = (
-        f"Actually, my shipping address is now {address(turn)}. " if turn and address(turn) != address(turn - 1) else ""
-    )
-    return f"{moved}Where is order {order(turn)}? I ordered it some days ago, and would like to know when it arrives."
+    asked = f"Where is order {order(turn)}? I ordered it some days ago, and would like to know when it arrives."
+    return f"{correction(turn)}{asked}"
 
 
 def order(turn: int) -> str:
@@ -88,13 +93,21 @@ class Model:
     def __init__(self) -> None:
         self.turn = 0
         self.calls: list[ModelCall] = []
+        self.cpu_s = 0.0
+        """How long the processor counted what was sent: no part of the agent."""
         self._counter = EstimatingCounter()
 
-    def answer(self, *sent: Any, answers_tool: bool) -> CallTool | str:
-        """The next step, given all parts of a request: a call of the tool, or, after its result, the reply."""
+    def note(self, sent: Any) -> None:
+        """Remember what a call was sent."""
+        cpu = time.process_time()
         text = "\n".join(strings_in(sent))
         past = {address(turn) for turn in range(self.turn)} - {address(self.turn)}
         self.calls.append(ModelCall(self._counter.count(text), sum(each in text for each in past)))
+        self.cpu_s += time.process_time() - cpu
+
+    def answer(self, *sent: Any, answers_tool: bool) -> CallTool | str:
+        """The next step, given all parts of a request: a call of the tool, or, after its result, the reply."""
+        self.note(sent)
         if not answers_tool:
             return CallTool(order(self.turn))
         return f"Order {order(self.turn)} is packed and goes to {address(self.turn)}. It arrives tomorrow."
@@ -104,6 +117,8 @@ class RunFigures(msgspec.Struct, frozen=True):
     """What a run of the agent took."""
 
     seconds: float
+    cpu_s: float
+    """Seconds of the processor, in the process of the agent, without those in which the model counted what it was sent."""
     calls: int
     tokens: int
     last_tokens: int
@@ -112,9 +127,10 @@ class RunFigures(msgspec.Struct, frozen=True):
     """Calls that were shown an address of before."""
 
     @classmethod
-    def of(cls, model: Model, seconds: float) -> RunFigures:
+    def of(cls, model: Model, seconds: float, cpu_s: float) -> RunFigures:
         return cls(
             seconds=seconds,
+            cpu_s=cpu_s - model.cpu_s,
             calls=len(model.calls),
             tokens=sum(call.tokens for call in model.calls),
             last_tokens=model.calls[-1].tokens,

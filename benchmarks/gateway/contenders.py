@@ -18,9 +18,17 @@ import msgspec
 from benchmarks.gateway.clocks import RecordedClock
 
 HERE = Path(__file__).parent
+LOG = "log.txt"
 LOCK = HERE / "headroom.lock"
 ENVIRONMENT = HERE.parent.parent / ".venv-headroom"
 START_S = 120
+NO_VOCABULARY = ("tiktoken_counter.py",)
+LOOK_S = 0.004
+"""How often a working process is looked at."""
+STILL_S = 0.000_5
+"""The CPU time between two looks up to which a process counts as still."""
+LOOKS = 2
+"""So many times in a row."""
 
 
 class Contender(msgspec.Struct, frozen=True):
@@ -31,6 +39,14 @@ class Contender(msgspec.Struct, frozen=True):
     """With {port}, {upstream} and {folder}."""
     health: str
     environment: dict[str, str] = {}
+    failures: tuple[str, ...] = ()
+    """What its log says when it does not do its work; then its figures would not be fair."""
+
+    def check_log(self, folder: Path) -> None:
+        log = (folder / LOG).read_text("utf-8", "replace")
+        for failure in self.failures:
+            if failure in log:
+                raise RuntimeError(f"the log says {failure!r}")
 
 
 def build_holdfast(policy: str) -> Contender:
@@ -53,7 +69,7 @@ def build_headroom(mode: str, python: Path) -> Contender:
         "HEADROOM_TELEMETRY": "off",
         "HF_HUB_OFFLINE": "1",
     }
-    return Contender(f"headroom, {mode} mode", given, "/health", environment)
+    return Contender(f"headroom, {mode} mode", given, "/health", environment, NO_VOCABULARY)
 
 
 class GatewayProcess:
@@ -80,7 +96,7 @@ class GatewayProcess:
         return self._process.pid
 
     def start(self) -> None:
-        log = (self.folder / "log.txt").open("ab")
+        log = (self.folder / LOG).open("ab")
         with log:
             self._process = subprocess.Popen(
                 self._command, env=self._environment, stdout=log, stderr=log, cwd=self.folder
@@ -107,6 +123,26 @@ class GatewayProcess:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) << 10
         return 0
+
+    def wait_until_idle(self, timeout_s: float) -> None:
+        """Wait until no thread of the process runs, waits for a core or for the disk."""
+        end = time.monotonic() + timeout_s
+        before, still = self._read_threads(), 0
+        while still < LOOKS and (left := end - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left))
+            now = self._read_threads()
+            is_still = now is not None and before is not None and now - before <= STILL_S
+            before, still = now, still + 1 if is_still else 0
+
+    def _read_threads(self) -> float | None:
+        """The CPU time of all threads, in seconds; None if one of them is at work just now."""
+        total = 0
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+                if (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
+                    return None
+                total += int((thread / "schedstat").read_text().split()[0])
+        return total / 1e9
 
     def read_cpu_s(self) -> float:
         """The CPU time that the process has used."""

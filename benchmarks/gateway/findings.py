@@ -97,6 +97,23 @@ class VariantFinding(msgspec.Struct, frozen=True):
     resent: int
 
 
+class TimeFindings(msgspec.Struct, frozen=True):
+    """What was measured while nothing else of the run was at work."""
+
+    latencies: list[Latencies]
+    memory: MemoryUse
+    load: float
+    """In the minute before."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """When the parts of a contender were made, in UTC."""
+
+    name: str
+    begun: str
+    ended: str
+
+
 class InstalledSize(msgspec.Struct, frozen=True):
     core: int
     """Bytes of the package and what it needs."""
@@ -107,6 +124,7 @@ class InstalledSize(msgspec.Struct, frozen=True):
 class GatewayFindings(msgspec.Struct):
     """All of it."""
 
+    version: str
     date: str
     machine: str
     sessions: int
@@ -120,17 +138,17 @@ class GatewayFindings(msgspec.Struct):
     few: int
     """The sessions with other courses."""
     variants: list[VariantFinding]
-    latencies: list[Latencies]
-    memory: MemoryUse
+    times: TimeFindings | None
     size: InstalledSize
-    load: float
-    """In the minute before the times were measured."""
+    works: list[Work] = []
     held_out: frozenset[str] = frozenset()
     """The sessions that the summarizer's weights were fitted without."""
     missing: str = ""
     """Why a peer is not among the contenders."""
-    remark: str = ""
-    """How these figures came about, if not by one run of the whole command."""
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.large and self.variants and self.times)
 
     def compare(self, name: str, findings: Mapping[str, ReplayFinding] | None = None) -> Comparison:
         findings = self.small if findings is None else findings

@@ -1,206 +1,99 @@
-"""The figures as tables to read, and as the page of the documentation."""
+"""The figures as the page of the documentation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from benchmarks.gateway.findings import (
     FAITHFUL,
-    FRUGAL,
     OURS,
     PEERS,
     PLAIN,
     Comparison,
     GatewayFindings,
     ReplayFinding,
+    TimeFindings,
 )
-from benchmarks.harness import Spread
-from benchmarks.report import Goal, Line, Table
+from benchmarks.gateway.latencies import MANY
+from benchmarks.gateway.tables import build_tables
 
 COMMAND = (
     "python -m benchmarks gateway --table docs/explanation/gateway.md --picture docs/explanation/gateway-savings.svg"
 )
-COSTS = {FAITHFUL: Goal("at most", 0.70), FRUGAL: Goal("at most", 0.55)}
-GROUNDED = {FAITHFUL: Goal("at least", 99.9), FRUGAL: Goal("at least", 99.4)}
-WORST = Goal("at most", 1.01)
-ADDED_MS = Goal("at most", 10)
-ALL = Goal("at least", 100)
-STATED = Goal("at most", 2)
-EXTRA_MB = Goal("below", 50)
-MEMORY_MB = Goal("below", 80)
-
-
-def build_tables(findings: GatewayFindings) -> list[Table]:
-    return [
-        _build_money(findings, findings.small, findings.small_head, has_goals=True),
-        _build_money(findings, findings.large, findings.large_head, has_goals=False),
-        _build_variants(findings),
-        _build_times(findings),
-    ]
-
-
-def _build_money(findings: GatewayFindings, found: Mapping[str, ReplayFinding], head: int, *, has_goals: bool) -> Table:
-    lines = []
-    for name in found:
-        compared = findings.compare(name, found)
-        total = compared.own.total
-        lines.append(
-            Line(
-                what=name,
-                ours=f"${total.cost / 1e12:.2f}, {total.sent / total.calls:,.0f} tokens a call, read {total.hits:.1%}",
-                theirs=f"grounding {total.grounding:.2%}, look-back {compared.billed:.3f}",
-                ratio=Spread.of([compared.cost]),
-                goal=COSTS.get(name) if has_goals else None,
-            )
-        )
-    for name in OURS if has_goals else ():
-        lines += _build_goals(findings, name)
-    notes = [_describe(findings, head)]
-    notes += [f"Not among them: {findings.missing}."] if findings.missing and has_goals else []
-    broken = [name for name, each in found.items() if name in OURS and (each.total.failed or each.total.resent)]
-    return Table(
-        name=f"gateway, a head of {head:,} tokens",
-        title="input cost ÷ that of plain requests",
-        ours="input cost",
-        theirs="content",
-        lines=lines,
-        notes=notes,
-        wrong=f"calls failed or were refused: {', '.join(broken)}" if broken else "",
-    )
-
-
-def _describe(findings: GatewayFindings, head: int) -> str:
-    return (
-        f"{findings.sessions} sessions with {findings.calls:,} calls over HTTP, streamed, at the recorded times; "
-        f"{head:,} tokens of instructions and tools stand before the messages."
-    )
-
-
-def _build_goals(findings: GatewayFindings, name: str) -> list[Line]:
-    compared = findings.compare(name)
-    own, total = compared.own, compared.own.total
-    readable = own.readable / own.removed if own.removed else 1.0
-    shares = {
-        "grounding, in percent": (total.grounding, GROUNDED[name], f"of {total.judged:,} calls"),
-        "streams that stay streams, in percent": (total.streams / total.calls, ALL, f"of {total.calls:,}"),
-        "answers that come byte for byte, in percent": (total.intact / total.calls, ALL, f"of {total.calls:,}"),
-        "results that left a request and can be read, in percent": (readable, ALL, f"of {own.removed:,}"),
-    }
-    lines = [
-        Line(what=f"  {name}: {what}", ours=of, ratio=Spread.of([100 * share]), goal=goal)
-        for what, (share, goal, of) in shares.items()
-    ]
-    lines.append(
-        Line(
-            what=f"  {name}: dearest session ÷ plain",
-            ours=f"{compared.dearer} sessions are dearer",
-            ratio=Spread.of([compared.worst]),
-            goal=WORST,
-        )
-    )
-    lines.append(
-        Line(
-            what=f"  {name}: its own figure of the plain bill, percent off",
-            ours=f"${own.stated_plain / 1e12:.2f}",
-            theirs=f"${sum(compared.plain.billed.values()) / 1e12:.2f} billed",
-            ratio=Spread.of([100 * abs(compared.stated_error)]),
-            goal=STATED,
-        )
-    )
-    return lines
-
-
-def _build_variants(findings: GatewayFindings) -> Table:
-    lines = [
-        Line(
-            what=f"{each.name}: {each.course}",
-            ours=f"grounding {each.grounding:.2%}",
-            theirs=f"dearest session {each.worst:.3f}, {each.failed} failed, {each.resent} refused",
-            ratio=Spread.of([each.cost]),
-        )
-        for each in findings.variants
-    ]
-    title = "input cost ÷ that of plain requests on the same course"
-    return Table(name="gateway, other courses", title=title, ours="content", theirs="", lines=lines)
-
-
-def _build_times(findings: GatewayFindings) -> Table:
-    lines = [
-        Line(
-            what=f"{each.what}: added p95, ms",
-            ours=f"p50 {each.p50:.1f}, most {each.most:.0f}",
-            theirs=f"direct {each.direct_ms:.1f}, {each.calls} calls, body {each.body / 1e3:,.0f} kB",
-            ratio=Spread.of([each.p95]),
-            goal=ADDED_MS,
-        )
-        for each in findings.latencies
-    ]
-    memory, size = findings.memory, findings.size
-    lines.append(
-        Line(
-            what=f"memory after {memory.requests:,} requests, MB",
-            ours=f"start {memory.start / 1e6:.0f}, middle {memory.middle / 1e6:.0f}",
-            ratio=Spread.of([memory.end / 1e6]),
-            goal=MEMORY_MB,
-        )
-    )
-    lines.append(
-        Line(
-            what="installed beside the core, MB",
-            ours=f"core {size.core / 1e6:.0f}",
-            ratio=Spread.of([size.extra / 1e6]),
-            goal=EXTRA_MB,
-        )
-    )
-    note = f"Added: the difference of the same call both ways. The load was {findings.load:.1f} on {findings.machine}."
-    return Table(
-        name="gateway, time and memory", title="to the first byte", ours="ours", theirs="", lines=lines, notes=[note]
-    )
-
 
 HEAD = """# What the gateway saves
 
-Made by `{command}` on {date}. {sessions} recorded sessions of a coding agent, {calls:,} model calls, are sent over HTTP as
-Anthropic requests: streamed, with the cache marks that Claude Code sets, at the recorded times. Each contender stands
-between the client and a fake provider, which answers with the recorded reply. `holdfast gateway` runs as a command with its
-defaults; frugal is `--policy frugal`. headroom is its own proxy, headroom-ai 0.42.0 in an environment of its own, without
-its limit of 60 requests a minute, else with its defaults.
+With each call, a coding agent sends its whole conversation again. `holdfast gateway` stands between the agent and its
+model, and sends less of it. {sessions} recorded sessions of a coding agent, with {calls:,} model calls, were replayed to
+see what that saves, and what it leaves out.
 
-![Input cost of each contender, as a share of plain requests](gateway-savings.svg)
+{short}
+
+![Input cost through each gateway, as a share of plain requests](gateway-savings.svg)
+
+Made by `{command}` on {date}, with Holdfast {version}. Nothing on this page is written by hand.
+{remark}
+## Goals
+
+{met} of {goals} goals are met.
+
+| goal | wanted | measured | |
+|---|---|---|---|
+{rows}
+## What is compared
+
+The sessions are sent over HTTP as Anthropic requests: streamed, with the cache marks that Claude Code sets, at the recorded
+times. Each contender stands between the client and a fake provider, which answers with the recorded reply.
+
+- **plain**: the client's requests go straight to the provider.
+- **Holdfast, faithful**: `holdfast gateway` as a command, with its defaults.
+- **Holdfast, frugal**: the same with `--policy frugal`, which leaves out more.
+- **headroom**: its own proxy, headroom-ai 0.42.0 in an environment of its own, in both of its modes. It has no limit of 60
+  requests a minute and does not ask for a subscription; all else is its default.
 
 One scorer prices what comes to the provider, for all: the cache holds the blocks of the last request for five minutes after
 its reply; what a request has in common with it from the beginning on is read at $0.30 a million tokens, the rest is written
 at $3.75. Tokens are counted exactly (o200k), with 4 more for each block. Replies cost the same for all and are left out.
-**Grounding** is the share of the paths, names, ids and numbers in the arguments of the next call that its request contains,
-of those that had appeared before. Beside it, *look-back* is the bill of the fake provider, which caches only at marks and
-looks back 20 blocks from each, as Anthropic documents it.
 
-## Instructions and tools of {head:,} tokens
+**Grounding** is the share of the paths, names, ids and numbers in the arguments of the next call that its request contains,
+of those that had appeared before. The *dearest session* is the one that came out worst, against its own plain cost.
+*Look-back* is the bill of the fake provider, which caches only at marks and looks back 20 blocks from each, as Anthropic
+documents it.
 
 """
 
+PARTIAL = """
+These figures are not of a whole run of the command: what this page does not show was not measured with this version.
+"""
+
+MONEY = """## Instructions and tools of {head:,} tokens
+
+{about}
+
+"""
 ROW = (
     "| contender | input cost | of plain | of plain, look-back | tokens a call | read from the cache | grounding "
-    "| dearest session | dearer sessions | streams | CPU ms a call |\n"
+    "| dearest session | dearer sessions |\n|---|---|---|---|---|---|---|---|---|\n"
 )
-RULE = "|---|---|---|---|---|---|---|---|---|---|---|\n"
+SMALL = "What stands before the messages of a request is small, so these figures speak of the conversation."
+LARGE = """As large as those of Claude Code. No gateway makes them smaller, so the shares move towards 1. headroom is run
+with them in its default mode."""
 
-LARGE = """
-## Instructions and tools of {head:,} tokens
-
-As large as those of Claude Code. headroom was not run with them.
-
+WORK = """
+| contender | answers that stay streams | that come byte for byte | CPU time a call, ms | memory at the end, MB |
+|---|---|---|---|---|
 """
 
 CHECKS = """
-*Streams*: the answers whose first byte reached the client before the provider had sent the last one; the provider holds the
-end back until then. {intact}
+An answer *stays a stream* if its first byte reaches the client before the provider has sent the last one; the provider
+holds the end back until then. CPU time is that of the contender's process, so it says little of what ran beside it.
 
 {read_back}
 
 {stated}
 
 On the half of the sessions that the summarizer's weights were fitted without: {held_out}.
+
 """
 
 VARIANTS = """
@@ -218,7 +111,8 @@ TIMES = """
 
 Added time to the first byte, over a direct connection to a provider that answers at once: the difference of the same call
 sent both ways, with a head of {head:,} tokens, faithful, on a file with durable commits. Of the {many} clients, each waits
-two seconds on average between its calls. The machine: {machine}, with a load of {load:.1f} from others.
+two seconds on average between its calls. Nothing else of this command ran beside it. The machine: {machine},
+with a load of {load:.1f} in the minute before.
 
 | | calls | median body, kB | direct, ms | added p50, ms | added p95, ms | most, ms |
 |---|---|---|---|---|---|---|
@@ -226,7 +120,9 @@ two seconds on average between its calls. The machine: {machine}, with a load of
 
 MEMORY = """
 The gateway had {start:.0f} MB of memory at the start, {middle:.0f} MB after half of {requests:,} requests without a pause,
-and {end:.0f} MB at the end. It needs {extra:.1f} MB of installed packages beside the {core:.0f} MB of the core.
+and {end:.0f} MB at the end. These are of the {few} sessions of the other courses. After all {sessions} sessions, some of
+which have far larger requests, it had {replayed} MB: see above. It needs {extra:.1f} MB of installed packages
+beside the {core:.0f} MB of the core.
 """
 
 NOTES = """
@@ -238,39 +134,75 @@ NOTES = """
   provider.
 - The sessions are from one agent and a few projects. The planner's shares were chosen with these sessions at hand.
 - Recorded requests had other instructions and tools; here they are words of the same size.
-- Text that only a model of headroom compresses (Kompress) needs a download, and passed through it unchanged.
+- headroom's model for prose (Kompress) needs a download and was not there. What it would have shortened passed unchanged.
+- Seconds lie between two recorded calls. Here the next call comes when the contender has done its work behind the last one,
+  or after two seconds.
 - Times are of one machine, where clients, the provider and the gateway share the cores.
+
+## When it was made
+
+A long run can be stopped and goes on with `--keep DIR`. A part that was kept is used again only for the same sessions, the
+same measuring code, and the same code of Holdfast or version of headroom. Times are UTC.
+
+| part | from | to |
+|---|---|---|
 """
 
 
 def write_page(findings: GatewayFindings) -> str:
     """The page of the documentation."""
+    lines = [line for table in build_tables(findings) for line in table.lines if line.met is not None]
+    rows = "".join(
+        f"| {line.what.strip()} | {line.goal.side} {line.goal.value:g} | {line.ratio.median:,.3f} "
+        f"| {'met' if line.met else '**missed**'} |\n"
+        for line in lines
+        if line.goal is not None and line.ratio is not None
+    )
     page = HEAD.format(
         command=COMMAND,
         date=findings.date,
+        version=findings.version,
         sessions=findings.sessions,
         calls=findings.calls,
-        head=findings.small_head,
+        short="\n".join(_write_short(findings)),
+        met=sum(line.met is True for line in lines),
+        goals=len(lines),
+        rows=rows,
+        remark="" if findings.is_whole else PARTIAL,
     )
-    page += ROW + RULE + "".join(_write_row(findings.compare(name)) for name in findings.small)
-    page += f"\nheadroom is not in the table: {findings.missing}.\n" if findings.missing else ""
-    page += f"\n{findings.remark}\n" if findings.remark else ""
+    page += _write_money(findings, findings.small, findings.small_head, SMALL)
+    page += f"\nheadroom is not among them: {findings.missing}.\n" if findings.missing else ""
+    page += WORK + "".join(map(_write_work, findings.small.values()))
     page += _write_checks(findings)
-    if findings.large:
-        page += LARGE.format(head=findings.large_head) + ROW + RULE
-        page += "".join(_write_row(findings.compare(name, findings.large)) for name in findings.large)
-    if findings.variants:
-        page += VARIANTS.format(few=findings.few)
+    page += _write_money(findings, findings.large, findings.large_head, LARGE) if findings.large else ""
+    page += VARIANTS.format(few=findings.few) if findings.variants else ""
     for each in findings.variants:
         figures = f"{each.cost:.3f} | {each.worst:.3f} | {each.grounding:.2%} | {each.failed}"
         page += f"| {each.course} | {each.name} | {figures} |\n"
-    return page + (_write_times(findings) if findings.latencies else "") + NOTES
+    page += _write_times(findings, findings.times) if findings.times is not None else ""
+    page += NOTES
+    return page + "".join(f"| {each.name} | {each.begun} | {each.ended} |\n" for each in findings.works)
+
+
+def _write_short(findings: GatewayFindings) -> Iterator[str]:
+    """What a reader should know first."""
+    for name, found in findings.small.items():
+        if name != PLAIN:
+            yield (
+                f"- **{name}**: the input costs {findings.compare(name).cost:.1%} of plain requests. The requests held "
+                f"{found.total.grounding:.2%} of what the next call named."
+            )
+
+
+def _write_money(findings: GatewayFindings, found: Mapping[str, ReplayFinding], head: int, about: str) -> str:
+    rows = "".join(_write_row(findings.compare(name, found)) for name in found)
+    return MONEY.format(head=head, about=about) + ROW + rows
 
 
 def _write_row(compared: Comparison) -> str:
-    own, total = compared.own, compared.own.total
+    total = compared.own.total
     cells = [
-        own.name,
+        compared.own.name,
         f"${total.cost / 1e12:.2f}",
         f"{compared.cost:.3f}",
         f"{compared.billed:.3f}",
@@ -279,18 +211,24 @@ def _write_row(compared: Comparison) -> str:
         f"{total.grounding:.2%}",
         f"{compared.worst:.3f}",
         f"{compared.dearer}",
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _write_work(found: ReplayFinding) -> str:
+    total, is_plain = found.total, found.name == PLAIN
+    cells = [
+        found.name,
         f"{total.streams / total.calls:.1%}",
-        f"{own.cpu_ms:.1f}" if own.name != PLAIN else "",
+        f"{total.intact / total.calls:.1%}",
+        "" if is_plain else f"{found.cpu_ms:.1f}",
+        "" if is_plain else f"{found.rss / 1e6:.0f}",
     ]
     return f"| {' | '.join(cells)} |\n"
 
 
 def _write_checks(findings: GatewayFindings) -> str:
     shown = [findings.compare(name) for name in OURS if name in findings.small]
-    intact = " ".join(
-        f"Of {each.own.total.calls:,} answers through {each.own.name}, {each.own.total.intact:,} came byte for byte."
-        for each in shown
-    )
     read_back = " ".join(
         f"Of {each.own.removed:,} tool results that {each.own.name} left out of some request, or shortened in it, "
         f"{each.own.readable:,} can be read by their handles."
@@ -304,22 +242,25 @@ def _write_checks(findings: GatewayFindings) -> str:
     names = [name for name in (*OURS, *PEERS) if name in findings.small]
     halves = [(name, findings.compare(name).on(findings.held_out)) for name in names] if findings.held_out else []
     held_out = "; ".join(f"{name} {half.cost:.3f} at {half.own.total.grounding:.2%}" for name, half in halves)
-    return CHECKS.format(intact=intact, read_back=read_back, stated=stated, held_out=held_out or "none were run")
+    return CHECKS.format(read_back=read_back, stated=stated, held_out=held_out or "none were run")
 
 
-def _write_times(findings: GatewayFindings) -> str:
-    memory, size = findings.memory, findings.size
-    page = TIMES.format(head=findings.large_head, many=32, machine=findings.machine, load=findings.load)
-    for each in findings.latencies:
+def _write_times(findings: GatewayFindings, times: TimeFindings) -> str:
+    size = findings.size
+    page = TIMES.format(head=findings.large_head, many=MANY, machine=findings.machine, load=times.load)
+    for each in times.latencies:
         page += (
             f"| {each.what} | {each.calls} | {each.body / 1e3:,.0f} | {each.direct_ms:.1f} | {each.p50:.1f} "
             f"| {each.p95:.1f} | {each.most:,.0f} |\n"
         )
     return page + MEMORY.format(
-        start=memory.start / 1e6,
-        middle=memory.middle / 1e6,
-        end=memory.end / 1e6,
-        requests=memory.requests,
+        start=times.memory.start / 1e6,
+        middle=times.memory.middle / 1e6,
+        end=times.memory.end / 1e6,
+        requests=times.memory.requests,
+        few=findings.few,
+        sessions=findings.sessions,
+        replayed=f"{findings.small[FAITHFUL].rss / 1e6:.0f}",
         extra=size.extra / 1e6,
         core=size.core / 1e6,
     )

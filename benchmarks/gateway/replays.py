@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import http.client
-import time
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import urlsplit
 
 import msgspec
 
 from benchmarks.gateway.clocks import RecordedClock
+from benchmarks.gateway.contenders import GatewayProcess
 from benchmarks.gateway.heads import Head
 from benchmarks.gateway.material import BodyBuilder, ReplayCall, ReplaySession
 from benchmarks.gateway.scores import Scorer, SessionScore
 from benchmarks.gateway.upstream import MICROS, Receipt, ReplayProvider, bill
 from holdfast.model.history.prices import Prices
 
-PAUSE_S = 0.05
-"""Between an answer and the next request, the replay waits as long as recorded, up to this."""
+WORK_S = 2.0
+"""Between an answer and the next request, the replay waits as long as recorded, but no longer than the contender works, and
+this at most. So what a contender does behind an answer is done, as it is where seconds lie between two calls."""
 TIMEOUT_S = 120
 
 
@@ -77,10 +78,18 @@ def build_headers(session: str) -> dict[str, str]:
 class Replay:
     """Sends sessions to one contender."""
 
-    def __init__(self, url: str, provider: ReplayProvider, clock: RecordedClock, head: Head, prices: Prices) -> None:
+    def __init__(
+        self,
+        url: str,
+        provider: ReplayProvider,
+        clock: RecordedClock,
+        head: Head,
+        prices: Prices,
+        process: GatewayProcess | None = None,
+    ) -> None:
         self._client = Client(url)
         self._provider, self._clock, self._head, self._prices = provider, clock, head, prices
-        self.wall_s: list[float] = []
+        self._process = process
 
     def run(
         self,
@@ -100,15 +109,14 @@ class Replay:
                 before(number)
             body = bodies.build(call.turns)
             if before_us:
-                time.sleep(min(PAUSE_S, max(0, call.sent_us - before_us) / MICROS))
+                if self._process is not None:
+                    self._process.wait_until_idle(min(WORK_S, max(0, call.sent_us - before_us) / MICROS))
                 self._clock.advance(call.sent_us)
             else:
                 self._clock.set(call.sent_us)
             before_us = call.replied_us
             receipt = self._provider.expect(call, call.sent_us)
-            begun = time.perf_counter()
             status, answer = self._client.send(session.name, body, self._provider.open_gate)
-            self.wall_s.append(time.perf_counter() - begun)
             self._note(found, call, receipt, body, status, answer)
             if receipt.blocks:
                 scorer.add(call, receipt, call.sent_us, call.replied_us)

@@ -8,32 +8,22 @@ back 20 blocks from each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 from benchmarks.cost_grounding import present
+from benchmarks.cost_score import CacheScore
 from benchmarks.gateway.material import ReplayCall
 from benchmarks.gateway.upstream import MICROS, Receipt, SentBlock, bill, count_common
 from holdfast.model.history.prices import Prices
 
 
-class SessionScore(msgspec.Struct):
-    """Sums over the calls of a session; those of several add up."""
+class SessionScore(CacheScore):
+    """Those over the calls of a session."""
 
-    cost: int = 0
-    """In picodollars."""
     billed: int = 0
     """By the fake provider, without replies, in picodollars."""
-    read: int = 0
-    sent: int = 0
-    calls: int = 0
-    grounded: float = 0.0
-    judged: int = 0
     changed: int = 0
     """Requests that came to the provider with other bytes."""
-    boundaries: int = 0
-    """Requests that did not begin with all blocks of the last one."""
     streams: int = 0
     """Answers whose first byte came before their last one was sent."""
     intact: int = 0
@@ -41,19 +31,6 @@ class SessionScore(msgspec.Struct):
     resent: int = 0
     """Calls that came to the provider more than once."""
     failed: int = 0
-
-    @classmethod
-    def total(cls, scores: Iterable[SessionScore]) -> SessionScore:
-        rows = [msgspec.structs.astuple(each) for each in scores]
-        return cls(*map(sum, zip(*rows, strict=True)))
-
-    @property
-    def hits(self) -> float:
-        return self.read / self.sent if self.sent else 0.0
-
-    @property
-    def grounding(self) -> float:
-        return self.grounded / self.judged if self.judged else 1.0
 
 
 class Scorer:

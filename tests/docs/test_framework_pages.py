@@ -29,7 +29,7 @@ def test_every_page_with_examples_runs_in_one_environment() -> None:
 
 
 def test_the_page_of_figures_is_what_the_command_writes() -> None:
-    side = adapters.SideFindings(RunFigures(1, 1, 1, 1, 1), 1, (Survivors(question=True, call=True, unknown=True),))
+    side = adapters.SideFindings(RunFigures(1, 1, 1, 1, 1, 1), 1, (Survivors(question=True, call=True, unknown=True),))
     compared = [adapters.Comparison(contender, side, side) for contender in adapters.CONTENDERS]
     sides = {"own": 1, "ours": 1}
     figures = GrowthFigures(wall_s={**sides}, cpu_s={**sides}, size=sides)
