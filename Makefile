@@ -19,8 +19,8 @@ test: .venv/ready  ## style, types, and all tests that need no program but Pytho
 tests: .venv/ready
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --promises --ignore tests/inspector/chromium
 
-conformance:  ## with the programs and suites of other people: browser, agents, protocols, frameworks; two at a time
-	$(MAKE) --no-print-directory -j 2 --output-sync=target conformance-mcp conformance-gateway conformance-inspector inspector-check frameworks
+conformance:  ## with the programs and suites of other people: browser, agents, protocols, frameworks, the documentation site; two at a time
+	$(MAKE) --no-print-directory -j 2 --output-sync=target conformance-mcp conformance-gateway conformance-inspector inspector-check frameworks docs
 
 conformance-inspector: .venv/ready browser  ## the inspector, in a real Chromium
 	.venv/bin/python -m pytest -q -n 2 --dist worksteal tests/inspector/chromium

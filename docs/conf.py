@@ -21,8 +21,8 @@ myst_heading_anchors = 4
 
 PRIVATE_TYPES = (
     "AssembledPack|AsyncTurnBlock|AsyncWatch|AutoCompact|AwaitableFrame|Calibration|Collapse|CompactionCandidate"
-    "|Fold|FrameReference|Lease|MessagePositions|Reduction|SeqRanges|SituationState|Snip|Spool|SummaryRef"
-    "|Suspension|TimeDecayMicro|TurnBlock|ViewState|Watch|WithdrawalRef"
+    "|DropOutdated|Fold|FrameReference|KeepLines|Lease|MessagePositions|Reduction|SeqRanges|SituationState|Snip|Spool"
+    "|SummaryRef|Suspension|TimeDecayMicro|TurnBlock|ViewState|Watch|WithdrawalRef"
 )
 nitpick_ignore_regex = [("py:class", rf"holdfast\..*\.({PRIVATE_TYPES})"), ("py:class", r"TextOrigin\..*")]
 """Types that public signatures name, and that are not public themselves: they have no link."""

@@ -254,9 +254,11 @@ def test_a_task_that_is_cancelled_as_it_gets_a_connection_is_cancelled() -> None
                 giver = asyncio.ensure_future(borrowed.__aexit__(None, None, None))
                 for _ in range(steps):
                     await asyncio.sleep(0)
-                assert reader.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await reader
+                if reader.cancel():
+                    with pytest.raises(asyncio.CancelledError):
+                        await reader
+                else:  # the database was quicker than the steps
+                    assert steps, "nothing has run since the connection was free"
                 await giver
             assert await engine.sessions() == ()
 
