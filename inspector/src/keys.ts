@@ -1,6 +1,7 @@
 // The keyboard. A view binds keys while it is shown; the help lists what is bound.
 //
 // Laws: no key works while the user types, except Escape, nor while a dialog is open. A key without a modifier never overrides the browser.
+// The first of two keys waits for the second as long as that takes, and the page shows it; any other key, Escape or a click ends it.
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -16,9 +17,8 @@ export interface Binding {
 /** All bindings, the newest last; the newest wins. */
 export const bindings = signal<readonly Binding[]>([]);
 
-const CHORD_MS = 1_000;
-let first = "";
-let firstAt = 0;
+/** The first of two keys, while the second is awaited; else empty. */
+export const firstKey = signal("");
 
 export function bind(added: readonly Binding[]): () => void {
   bindings.value = [...bindings.value, ...added];
@@ -46,19 +46,26 @@ function find(keys: string): Binding | undefined {
   return bindings.value.findLast((each) => each.keys === keys);
 }
 
+/** What the second key may be after a first one. */
+export function listSecondKeys(first: string): Binding[] {
+  return bindings.value.filter((each) => each.keys.startsWith(`${first} `));
+}
+
 window.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
   if (isTyping(event.target) && event.key !== "Escape") return;
   if (document.querySelector("dialog[open]")) return; // it closes by Escape itself
   if (event.key === "Enter" || event.key === " ") return; // controls act by themselves
-  const isChord = first && event.timeStamp - firstAt < CHORD_MS;
-  const found = (isChord && find(`${first} ${event.key}`)) || find(event.key);
-  first = "";
+  const first = firstKey.value;
+  firstKey.value = "";
+  if (first && event.key === "Escape") return;
+  const found = (first && find(`${first} ${event.key}`)) || find(event.key);
   if (found) {
     event.preventDefault();
     found.run();
-  } else if (bindings.value.some((each) => each.keys.startsWith(`${event.key} `))) {
-    first = event.key;
-    firstAt = event.timeStamp;
+  } else if (listSecondKeys(event.key).length) {
+    firstKey.value = event.key;
   }
 });
+
+window.addEventListener("pointerdown", () => (firstKey.value = ""));

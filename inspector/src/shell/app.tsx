@@ -7,7 +7,7 @@ import { access, can, canonicalPath, exported, follow, forgetKey, keyWanted, liv
 import { bind } from "../keys";
 import { go, link, route, scopeKey, scopeQuery } from "../router";
 import { SESSION_VIEWS, VIEWS, type View } from "../views";
-import { Help, isHelpOpen } from "./help";
+import { Help, isHelpOpen, SecondKeys } from "./help";
 import { BrandMark, KeyPrompt } from "./key_prompt";
 import { isSearchOpen, SearchPalette } from "./search";
 import { nextTheme, theme } from "./theme";
@@ -148,6 +148,7 @@ export function App(): JSX.Element {
       </main>
       <SearchPalette />
       <Help />
+      <SecondKeys />
       <Toast />
     </div>
   );

@@ -4,7 +4,7 @@ import { effect, signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { Badge, Copy, Dialog, FateMark } from "../components";
 import { clearReads, exported, listReads } from "../data";
-import { bindings, type Binding } from "../keys";
+import { bindings, firstKey, listSecondKeys, type Binding } from "../keys";
 import { route, scopeKey } from "../router";
 import "./help.css";
 
@@ -100,5 +100,20 @@ export function Help(): JSX.Element {
         </div>
       )}
     </Dialog>
+  );
+}
+
+/** The first of two keys, and what the second may be. */
+export function SecondKeys(): JSX.Element {
+  const first = firstKey.value;
+  return (
+    <div class="toast-place" role="status" aria-label="Keys">
+      {first && (
+        <div class="toast second-keys">
+          <kbd>{first}</kbd>
+          {listSecondKeys(first).map((each) => <span key={each.keys}><kbd>{each.keys.split(" ")[1]}</kbd> {each.label}</span>)}
+        </div>
+      )}
+    </div>
   );
 }

@@ -88,6 +88,28 @@ def test_the_keyboard_reaches_every_view_the_search_and_the_help(site: Site, vis
     watched.page.wait_for_url(f"**/{route_to('s', TRIP, 'facts')}*")
 
 
+def test_the_first_of_two_keys_waits_and_says_what_may_follow(site: Site, visit: OpenPage) -> None:
+    watched = visit(site, route_to("s", TRIP, "facts"))
+    wait_ready(watched)
+    hint = watched.page.get_by_role("status", name="Keys")
+    for end in (
+        lambda: press(watched, "Escape"),
+        lambda: press(watched, "x"),
+        lambda: watched.page.get_by_role("banner").click(position={"x": 300, "y": 10}),
+    ):
+        press(watched, "g")
+        expect(hint).to_contain_text("Timeline")
+        end()
+        expect(hint).to_be_empty()
+        press(watched, "t")  # by itself, it does nothing
+    assert watched.page.url.endswith(route_to("s", TRIP, "facts"))
+    press(watched, "g")
+    watched.page.wait_for_timeout(1_200)  # nobody has to be quick
+    press(watched, "t")
+    watched.page.wait_for_url(f"**/{route_to('s', TRIP, 'timeline')}*")
+    expect(hint).to_be_empty()
+
+
 def test_j_and_k_go_to_the_next_one_and_back(site: Site, visit: OpenPage) -> None:
     watched = visit(site, view_route(TRIP, "call"))
     for view in ("call", "timeline", "run", "facts", "what-if", "messages"):
