@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import holdfast
 from holdfast.cli import main
 from holdfast.gateway.desk import Desk
 from holdfast.gateway.engines import open_engine
@@ -23,6 +25,7 @@ from holdfast.gateway.figures import (
     measure_prompt,
     price_call,
 )
+from holdfast.gateway.model import Outcome, PreparedRequest
 from holdfast.gateway.options import DeskOptions
 from holdfast.gateway.proxy import Gateway, GatewayOptions
 from holdfast.gateway.service import GatewayService
@@ -183,6 +186,44 @@ def test_the_counterfactual_goes_on_after_a_restart(tmp_path: Path) -> None:
                 agent.client = agent.client.with_options(base_url=service.url)
                 agent.run(until)
         agent.close()
+        totals = sum_calls(call.figures for call in read_calls(engine))
+    assert totals.boundaries >= 2
+    assert totals.cost / PICO == pytest.approx(shortened.bill.dollars, rel=1e-9)
+    assert totals.plain_cost / PICO == pytest.approx(plain.bill.dollars, rel=0.02)
+
+
+class HastyDesk(Desk):
+    """Before it records every third reply, it waits for the next one to be recorded, for a while."""
+
+    def __init__(self, engine: holdfast.Engine, options: DeskOptions) -> None:
+        super().__init__(engine, options)
+        self._begun = 0
+        self._overtaken = threading.Event()
+
+    def settle(self, prepared: PreparedRequest, outcome: Outcome) -> None:
+        self._begun += 1
+        if self._begun % 3 == 0:
+            self._overtaken.clear()
+            self._overtaken.wait(0.1)
+        else:
+            self._overtaken.set()
+        super().settle(prepared, outcome)
+
+
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+def test_replies_that_are_recorded_late_leave_the_counterfactual_right(tmp_path: Path) -> None:
+    turns = 18
+    script = write_script(turns)
+    with FakeProvider(script, keep="digests") as plain:
+        agent = MessagesLoop(plain.url, "a")
+        agent.run(turns)
+        agent.close()
+    with FakeProvider(script, keep="digests") as shortened, open_engine(str(tmp_path / "g.db")) as engine:
+        desk = HastyDesk(engine, DeskOptions(window=12_000))
+        with GatewayService(Gateway(desk, GatewayOptions(deadline_s=60, anthropic_url=shortened.url))) as service:
+            agent = MessagesLoop(service.url, "a")
+            agent.run(turns)
+            agent.close()
         totals = sum_calls(call.figures for call in read_calls(engine))
     assert totals.boundaries >= 2
     assert totals.cost / PICO == pytest.approx(shortened.bill.dollars, rel=1e-9)

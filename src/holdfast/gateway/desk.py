@@ -48,7 +48,8 @@ class Desk:
             return PreparedRequest(arrival=arrival, body=arrival.body)
         family = self._lines.family(name_family(arrival, request))
         if request.side:
-            return PreparedRequest(arrival=arrival, body=arrival.body, step=Step(request=request, family=family))
+            step = Step(request=request, family=family)
+            return PreparedRequest(arrival=arrival, body=arrival.body, step=step, family=family.name)
         step = self._continue_line(family, request, arrival.body)
         if step is None:
             with family.lock:
@@ -108,7 +109,8 @@ class Desk:
         reading = None if edits is None else ReadingStep(line.session, step.hash)
         body = apply_view(arrival.body, step.request, step.view, mark=True, others=edits or ())
         kept = 0 if step.unrecorded is None else len(step.unrecorded.text)
-        return PreparedRequest(arrival=arrival, body=body, step=step, kept_bytes=kept, reading=reading)
+        family = step.family.name
+        return PreparedRequest(arrival=arrival, body=body, step=step, family=family, kept_bytes=kept, reading=reading)
 
     def fall_back(self, arrival: Arrival) -> PreparedRequest:
         """Build the bytes to send from memory alone: the last view of the conversation, and new messages as they are."""

@@ -132,6 +132,8 @@ class PreparedRequest(msgspec.Struct, kw_only=True):
     """The bytes to send: the client's own object, if nothing is changed."""
     step: object = None
     """What the desk needs to record the reply; None if nothing is recorded."""
+    family: str = ""
+    """Whose step it is: the replies of a family are recorded in the order in which they ended."""
     kept_bytes: int = 0
     """What of the client's bytes the step keeps until the reply is recorded."""
     reading: object = None

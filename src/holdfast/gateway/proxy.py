@@ -395,7 +395,7 @@ class Gateway:
 
         with self._settle_lock:
             self._settle_bytes += size
-        self._settlers.submit(settle).add_done_callback(lambda _: self._release(size))
+        self._settlers.submit(settle, series=exchange.prepared.family).add_done_callback(lambda _: self._release(size))
 
     def _release(self, size: int) -> None:
         """Note, in any thread, that a record is finished."""
