@@ -48,8 +48,8 @@ class Desk:
             return PreparedRequest(arrival=arrival, body=arrival.body)
         family = self._lines.family(name_family(arrival, request))
         if request.side:
-            step = Step(request=request, family=family)
-            return PreparedRequest(arrival=arrival, body=arrival.body, step=step, family=family.name)
+            side = Step(request=request, family=family)
+            return PreparedRequest(arrival=arrival, body=arrival.body, step=side, family=family.name)
         step = self._continue_line(family, request, arrival.body)
         if step is None:
             with family.lock:
