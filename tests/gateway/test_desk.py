@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import holdfast
 from holdfast.gateway.desk import Desk
 from holdfast.gateway.options import DeskOptions
+from holdfast.gateway.statistics import read_calls
 from holdfast.model import limits
 from tests.gateway.clients import ChatClient, ItemsClient, MessagesClient, ModelClient, OddMessagesClient
 from tests.gateway.harness import OPTIONS, STEPS, WORD, Harness
@@ -120,6 +121,21 @@ def test_a_refused_conversation_is_left_alone() -> None:
     arrival = harness.arrive()
     assert not harness.desk.prepare(arrival).is_changed
     assert not Desk(harness.engine, OPTIONS).prepare(arrival).is_changed, "also after a restart"
+
+
+def test_what_a_boundary_saved_does_not_depend_on_how_long_the_store_took() -> None:
+    figures = []
+    for last in ("take", "fall"):
+        harness = Harness(7)
+        while not any(
+            line.has_boundary for family in harness.desk._lines._families.values() for line in family.lines.values()
+        ):
+            harness.step("take")
+        harness.step(last)
+        *_, call = sorted((call.figures for call in read_calls(harness.engine)), key=lambda found: found.counted)
+        assert call.is_boundary
+        figures.append(msgspec.structs.replace(call, sent_us=0, ended_us=0))
+    assert figures[0] == figures[1]
 
 
 def test_a_long_conversation_is_taken_up_in_the_middle() -> None:

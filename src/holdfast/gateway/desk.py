@@ -123,7 +123,10 @@ class Desk:
         view = view if known >= view.depth and keeps_end(request, view) and not line.is_left_alone else SentView()
         family = self._lines.family(name_family(arrival, request))
         rest = cut_body(request, arrival.body, known)
-        step = Step(request=request, family=family, line=line, hash=chain[-1], view=view, unrecorded=rest)
+        is_warm = self._boundaries.is_warm(line, request)
+        step = Step(
+            request=request, family=family, line=line, hash=chain[-1], view=view, is_warm=is_warm, unrecorded=rest
+        )
         return self._build(arrival, step, line, from_memory=True)
 
     def _leaves_alone(self, line: Line) -> bool:
