@@ -123,6 +123,27 @@ def test_a_refused_conversation_is_left_alone() -> None:
     assert not Desk(harness.engine, OPTIONS).prepare(arrival).is_changed, "also after a restart"
 
 
+def test_a_client_that_goes_back_is_sent_what_the_cache_of_the_provider_has() -> None:
+    harness = Harness(7, DeskOptions(window=12_000))
+    while not harness.boundaries:
+        harness.step("take")
+    client = harness.client
+    common = client.messages[:-1]
+    sent: list[Any] = []
+    for _ in range(3):  # each time, something else follows the last reply
+        last = client.build_results(client.read_calls(common[-1:])) or [client.build_question()]
+        client.messages = [*common, *last]
+        prepared = harness.send()
+        sent.append(strip_marks(json.loads(prepared.body)["messages"]))
+        client.take(harness.answer(prepared))
+        harness.step("take")
+    assert harness.boundaries == 1
+    assert len(harness.engine.sessions()) == 3
+    assert "`holdfast read 55556666:h" in json.dumps(sent[0])
+    assert sent[0][:-1] == sent[1][:-1] == sent[2][:-1]
+    assert sent[0] != sent[1] != sent[2]
+
+
 def test_what_a_boundary_saved_does_not_depend_on_how_long_the_store_took() -> None:
     figures = []
     for last in ("take", "fall"):

@@ -70,6 +70,8 @@ class PromptSize(msgspec.Struct, frozen=True, kw_only=True):
     """Its messages as the client wrote them, in the engine's count."""
     cached: int = 0
     """The tokens of its beginning that the provider's cache had after it."""
+    view: int = 0
+    """The seq of the boundary whose view was sent; 0 for none."""
 
 
 def measure_prompt(
@@ -97,19 +99,27 @@ def bill_plain(
     before: PromptSize | None,
     is_boundary: bool,
     is_warm: bool,
+    is_overtaken: bool = False,
     head: int = 0,
     has_own_mark: bool = False,
 ) -> CallBill:
     """What the client's own bytes, of `plain` tokens, would have taken. `is_warm` says that the cache should still have
-    had the last prompt; between boundaries, what was read tells that. `head` tokens stand before the messages.
-    `has_own_mark` says that the summary has a cache mark, which the client's own bytes would not have had.
+    had the last prompt; between boundaries, what was read tells that. `is_overtaken` says that the client went back to an
+    earlier message, or that the reply to a later request came first: perhaps no cache had its view. `head` tokens stand
+    before the messages. `has_own_mark` says that the summary has a cache mark, which the client's own bytes would not have
+    had.
 
     What cannot be known: at a boundary, whether the provider would have found the client's last prompt."""
+    if plain == sent.tokens:
+        return sent
     write, long, fresh = sent.write, sent.long_write, sent.fresh
     read = sent.read
-    if is_boundary and is_warm and before is not None:
+    if read == sent.tokens:  # it was sent before, and the reply was lost
+        return CallBill(plain, 0, 0, 0, sent.output)
+    is_shifted = _is_shifted(sent, before, is_boundary=is_boundary, is_warm=is_warm, head=head, has_own=has_own_mark)
+    if is_warm and before is not None and (is_boundary or (is_overtaken and not is_shifted)):
         read = before.plain
-    elif read and _is_shifted(sent, before, is_boundary=is_boundary, is_warm=is_warm, head=head, has_own=has_own_mark):
+    elif read and is_shifted:
         read = max(0, read + plain - sent.tokens)
     elif has_own_mark and head:
         read = min(read, head)

@@ -89,6 +89,8 @@ class Line:
         """The boundary of the view of the last call that was recorded."""
         self.last_prompt: PromptSize | None = None
         """Of the last request whose usage is known; None if it is not known yet."""
+        self.sent_us = 0
+        """When the last request left whose reply was recorded."""
         self.replied_us = 0
         """When the last reply ended."""
         self.tokens = 0
@@ -98,6 +100,8 @@ class Line:
         self.has_boundary = False
         """The next request is the first one after a boundary."""
         self.is_left_alone: bool | None = None
+        self.is_fork = False
+        """The client has just gone back to its end: no request of it was answered yet."""
 
     @property
     def name(self) -> str:
@@ -282,6 +286,7 @@ def _carry_over(before: Line, line: Line) -> None:
     line.is_measured, line.planned_tokens = before.is_measured, before.planned_tokens
     line.settled_view = before.settled_view
     line.last_prompt, line.is_left_alone = before.last_prompt, before.is_left_alone
+    line.is_fork, line.sent_us = before.is_fork, before.sent_us
 
 
 class Lines:
@@ -440,7 +445,9 @@ class Lines:
         family.sessions[name] = session
         family.read(session)
         lines = (each for each in family.lines.values() if each.session is session and each.frame is None)
-        return next(each for each in lines if not each.is_past)
+        forked = next(each for each in lines if not each.is_past)
+        forked.is_fork = True
+        return forked
 
     def _begin_root(self, family: Family) -> Line:
         session = self._create(family)

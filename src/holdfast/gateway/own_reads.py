@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 import holdfast
+from holdfast.core.sessions.forks import stretches_of
 from holdfast.flows.history.handle_text import run_read_handle
 from holdfast.gateway.edits import Edit
 from holdfast.gateway.injected import add_tool, restore_reads
@@ -23,6 +24,7 @@ from holdfast.gateway.model import ClientRequest, SentView
 from holdfast.gateway.options import ReadBackChoice
 from holdfast.gateway.read_back import ReadBack, ReadBackKind, name_session
 from holdfast.gateway.splitters import ReadCall, ReadReply
+from holdfast.model.names import Scope
 
 SHELL_CLIENTS = frozenset({"claude", "codex"})
 """Clients that have a shell."""
@@ -46,9 +48,15 @@ class ReadingStep(NamedTuple):
 class _KnownReads:
     """How a session reads, and what it has read: by the hash of the client's list before the reply."""
 
-    def __init__(self, kind: ReadBackKind) -> None:
+    def __init__(self, kind: ReadBackKind, session: holdfast.Session) -> None:
         self.kind = kind
+        *shared, _ = stretches_of(session.state().origin, session.scope.stream)
+        self.origins = tuple((_write_name(kind, Scope.from_stream(each.stream).session), each.last) for each in shared)
         self.replies: dict[bytes, ReadReply] | None = None
+
+
+def _write_name(kind: ReadBackKind, session: str) -> str:
+    return session if kind == "mcp" else name_session(session)
 
 
 class OwnReads:
@@ -64,12 +72,12 @@ class OwnReads:
         name = line.session.scope.session
         known = self._known.get(name)
         if known is None:
-            known = _KnownReads(self._load_kind(line, request))
+            known = _KnownReads(self._load_kind(line, request), line.session)
             with self._lock:
                 known = self._known.setdefault(name, known)
                 while len(self._known) > _SESSIONS:
                     self._known.popitem(last=False)
-        return ReadBack(kind=known.kind, session=name if known.kind == "mcp" else name_session(name))
+        return ReadBack(kind=known.kind, session=_write_name(known.kind, name), origins=known.origins)
 
     def _load_kind(self, line: Line, request: ClientRequest) -> ReadBackKind:
         entry = line.session.entries.get(CHOICE_KIND)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from holdfast.gateway.stores import shorten_session
+from holdfast.model import limits
 from holdfast.model.history.plans import READS_BRACKETS, READS_RESULTS
 
 ReadBackKind: TypeAlias = Literal["shell", "mcp", "tool", "none"]
@@ -46,7 +48,15 @@ class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
     kind: ReadBackKind = "shell"
     session: str = ""
     """The session whose handles the texts name: for a command its short name, for MCP its whole name."""
+    origins: tuple[tuple[str, int], ...] = ()
+    """The sessions that it has its first events from, the oldest first: the name of each, and the last of those events."""
     command: str = "holdfast read"
+
+    def for_handles(self, handles: Iterable[str]) -> ReadBack:
+        """With the oldest session that has all of these: so a fork says what the session before it said."""
+        newest = max((int(handle[1:].partition("_")[0]) for handle in handles), default=limits.WHOLE_NUMBER)
+        name = next((name for name, last in self.origins if newest <= last), self.session)
+        return msgspec.structs.replace(self, session=name)
 
     def write_command(self, handle: str, *, is_long: bool = True) -> str:
         """The command that reads a handle; the first lines of it, if it may be long."""
@@ -64,7 +74,10 @@ def reword_texts(text: str, read_back: ReadBack) -> str:
     marker = _find_marker(text)
     if marker is not None:
         start, end = marker.span(1)
-        return f"{text[:start]}{_reword_marker(marker, read_back)}{text[end:]}"
+        return f"{text[:start]}{_reword_marker(marker, read_back.for_handles([marker[2]]))}{text[end:]}"
+    listed = _LISTED.search(text)
+    listed_handles = [] if listed is None else re.findall(_HANDLE, listed[2])
+    read_back = read_back.for_handles([*(found[2] for found in _BRACKETED.finditer(text)), *listed_handles])
     if READS_BRACKETS in text.partition("\n")[0]:
         text = _reword_excerpts(text, read_back)
     listed = _LISTED.search(text)

@@ -110,15 +110,16 @@ class Recorder:
         if not line.is_measured:
             restore_measures(line)
         view_at = 0 if outcome.was_resent else step.view_at
-        step.is_boundary = view_at not in (0, line.settled_view)  # a request that was given up may have seen it first
-        line.settled_view = view_at
+        if 200 <= outcome.status < 300:  # a request that failed or was given up may have had the view first
+            step.is_boundary = view_at not in (0, line.settled_view)
+            line.settled_view = view_at
         sent = bill_reply(reply, outcome)
         plain, saved, counted = sent, 0, step.counted + step.saved
         if sent is not None:
             if outcome.rounds == 1:  # the usage of more rounds counts the same messages several times
                 line.scale.add(sent.tokens, step.counted)
-            is_boundary, taken = step.is_boundary and not outcome.was_resent, 0 if outcome.was_resent else step.saved
-            before = line.last_prompt
+            before, taken = line.last_prompt, 0 if outcome.was_resent else step.saved
+            is_boundary = view_at not in (0, 0 if before is None else before.view)
             factor = line.scale.factor
             size = call_figures.measure_prompt(
                 sent.tokens, counted, taken, factor, before=before, is_boundary=is_boundary
@@ -129,14 +130,15 @@ class Recorder:
                 before=before,
                 is_boundary=is_boundary,
                 is_warm=step.is_warm,
+                is_overtaken=line.is_fork or outcome.sent_us < line.sent_us,
                 head=line.head_tokens,
                 has_own_mark=not outcome.was_resent and has_own_mark(step.request, step.view),
             )
             saved = size.plain - sent.tokens
             if outcome.rounds == 1:
-                line.last_prompt = msgspec.structs.replace(size, cached=sent.read + sent.written)
+                line.last_prompt = msgspec.structs.replace(size, cached=sent.read + sent.written, view=view_at)
                 line.head_tokens = max(0, sent.tokens - round(step.counted * line.scale.factor))
-            line.replied_us = outcome.ended_us
+            line.sent_us, line.replied_us, line.is_fork = outcome.sent_us, outcome.ended_us, False
         found = ExchangeFigures(
             sent_us=outcome.sent_us,
             ended_us=outcome.ended_us,
@@ -213,6 +215,7 @@ def restore_measures(line: Line) -> None:
                 plain=found.plain.tokens,
                 counted=found.counted,
                 cached=found.sent.read + found.sent.written,
+                view=found.view,
             )
             line.scale, line.head_tokens, line.settled_view = TokenScale(found.factor), found.head, found.view
             return

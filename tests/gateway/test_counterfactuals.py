@@ -1,0 +1,91 @@
+"""What calls would have cost without the gateway, against two caches that are sent what the client wrote and what left."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from holdfast.gateway.model import PreparedRequest
+from holdfast.gateway.options import DeskOptions
+from holdfast.gateway.statistics import read_calls, sum_calls
+from holdfast.model.history.bills import CallBill
+from holdfast.model.history.prices import find_prices
+from tests.gateway.clients import MessagesClient
+from tests.gateway.harness import Harness
+from tests.gateway.upstreams.caches import CacheUse, MarkCache
+from tests.gateway.upstreams.prompts import PromptReader
+
+OUTPUT = 9
+PRICES = find_prices("claude-sonnet-4-5")
+COURSES = ("take", "edit", "retry", "rewind", "switch", "compact", "restart", "fall", "lose", "fail", "cut", "late")
+
+
+class WordyClient(MessagesClient):
+    """A client whose messages are so long that a provider caches them."""
+
+    def text(self, words: int = 60) -> str:
+        return super().text(6 * words)
+
+
+class Bills(Harness):
+    """Prices each request twice: as the client wrote it, and as it left."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, DeskOptions(window=30_000), kind=WordyClient)
+        self._reader = PromptReader()
+        self._plain_cache, self._cache = MarkCache(), MarkCache()
+        self._uses: dict[int, tuple[int, CacheUse, CacheUse]] = {}
+        self._failing = False
+        self.plain_cost = 0
+        self.cost = 0
+
+    def exchange(self, name: str) -> None:
+        self._failing = name == "fail"
+        super().exchange(name)
+
+    def check(self, prepared: PreparedRequest) -> None:
+        """The laws have their own tests."""
+        if not self._failing:
+            self.use(prepared)
+
+    def use(self, prepared: PreparedRequest) -> None:
+        plain, sent = (
+            cache.use("m", self._reader.read_message(json.loads(body)), 0.0)
+            for cache, body in ((self._plain_cache, prepared.arrival.body), (self._cache, prepared.body))
+        )
+        self._uses[id(prepared)] = self.engine._context.clock.now_us(), plain, sent
+
+    def settle(self, prepared: PreparedRequest, reply: dict[str, Any] | None, **fields: Any) -> None:
+        if reply is not None:
+            if id(prepared) not in self._uses:
+                self.use(prepared)
+            fields["sent_us"], plain, sent = self._uses.pop(id(prepared))
+            reply["usage"] = {
+                "input_tokens": sent.fresh,
+                "cache_read_input_tokens": sent.read,
+                "cache_creation_input_tokens": sent.write_5m,
+                "output_tokens": OUTPUT,
+            }
+            self.plain_cost += price(plain)
+            self.cost += price(sent)
+        super().settle(prepared, reply, **fields)
+
+
+def price(use: CacheUse) -> int:
+    assert PRICES is not None
+    return CallBill(use.read, use.write_5m, use.write_1h, use.fresh, OUTPUT).price(PRICES)
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_whatever_a_client_does_the_stated_cost_without_the_gateway_is_near_the_truth(course: str) -> None:
+    bills, chance = Bills(3), random.Random(3)
+    for _ in range(45):
+        bills.step(course if chance.random() < 0.15 else "take")
+    totals = sum_calls(call.figures for call in read_calls(bills.engine))
+    assert totals.boundaries
+    assert totals.cost == pytest.approx(bills.cost)
+    lowest = 0.96 if course == "late" else 0.98
+    assert lowest <= totals.plain_cost / bills.plain_cost <= 1.02
