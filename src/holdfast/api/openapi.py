@@ -31,7 +31,7 @@ from holdfast.api.requests import (
     takes_place,
     takes_struct,
 )
-from holdfast.api.signatures import ApiParameter, OperationSignature, is_union, read_signature
+from holdfast.api.signatures import ApiParameter, OperationSignature, is_union, read_field_texts, read_signature
 from holdfast.api.wire import SessionAddress, answer_type, wire_type
 from holdfast.render.pack import Pack
 from holdfast.runtime.base import ContextHolder
@@ -248,7 +248,8 @@ def _describe_parameter(parameter: ApiParameter, schemas: _SchemaBook) -> list[d
 def describe(parameter: ApiParameter) -> str:
     """What a parameter means, as its typed dict says, or as it does in all operations."""
     common = _COMMON if parameter.place == "body" else _COMMON | _OUTSIDE
-    return parameter.description or common.get(parameter.name, "")
+    texts = {} if parameter.options is None else read_field_texts(parameter.options)
+    return texts.get(parameter.name) or common.get(parameter.name, "")
 
 
 def _describe_query(parameter: ApiParameter, schemas: _SchemaBook) -> list[dict[str, Any]]:

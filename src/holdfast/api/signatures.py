@@ -39,8 +39,8 @@ class ApiParameter(NamedTuple):
     """The method takes the elements of the list one by one."""
     is_positional: bool = False
     """The method takes it by its position alone."""
-    description: str = ""
-    """What the option means, if its typed dict says so."""
+    options: type | None = None
+    """The typed dict that it is an option of; None for a parameter of its own."""
 
     @property
     def is_required(self) -> bool:
@@ -105,11 +105,8 @@ def read_signature(operation: ApiOperation) -> OperationSignature:
 def _read_options(operation: ApiOperation, unpacked: Any, place: Literal["query", "body"]) -> list[ApiParameter]:
     """The options of a typed dict that a method takes as keywords."""
     (options,) = get_args(unpacked)
-    texts = read_field_texts(options)
     return [
-        ApiParameter(
-            name, hint, "header" if _is_header(operation, name) else place, None, description=texts.get(name, "")
-        )
+        ApiParameter(name, hint, "header" if _is_header(operation, name) else place, None, options=options)
         for name, hint in get_type_hints(options).items()
     ]
 
@@ -117,7 +114,7 @@ def _read_options(operation: ApiOperation, unpacked: Any, place: Literal["query"
 @functools.cache
 def read_field_texts(options: type) -> dict[str, str]:
     """The texts below the fields of a class, and of the classes that it extends. Python keeps none of them: they
-    are read from the source; empty without one."""
+    are read from the source; empty without one. Not for calls: Python 3.11 cannot read sources in several threads."""
     try:
         (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
     except (OSError, TypeError):
