@@ -9,7 +9,7 @@ import click
 
 from holdfast import errors
 from holdfast.cli.output import print_json, print_line
-from holdfast.cli.settings import Settings, common_options
+from holdfast.cli.settings import Settings, gateway_options
 from holdfast.gateway.stores import default_store
 
 DEFAULT_PORT = 8788
@@ -93,7 +93,7 @@ def choose_store(settings: Settings, store: str | None = None) -> None:
     metavar="SECONDS",
     help="How long open streams may go on after SIGTERM.",
 )
-@common_options
+@gateway_options
 @click.pass_obj
 def gateway(settings: Settings, /, store: str | None, **options: Any) -> None:
     """Run a proxy between agents and their models.
