@@ -16,6 +16,7 @@ from holdfast.gateway.desk import Desk
 from holdfast.gateway.options import DeskOptions
 from holdfast.gateway.statistics import read_calls
 from holdfast.model import limits
+from tests.gateway import clients
 from tests.gateway.clients import ChatClient, ItemsClient, MessagesClient, ModelClient, OddMessagesClient
 from tests.gateway.harness import OPTIONS, STEPS, WORD, Harness
 
@@ -65,6 +66,29 @@ def strip_marks(messages: list[Any]) -> list[Any]:
         for block in message["content"]:
             block.pop("cache_control", None)
     return messages
+
+
+def test_another_process_knows_whether_what_stands_before_is_still_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents often go on with a conversation with other tools: then nothing of the prompt is in the cache."""
+    harness = Harness(3)
+    for restarts, changed in (
+        (False, False),
+        (True, False),
+        (True, True),
+        (False, False),
+        (True, False),
+        (False, True),
+    ):
+        harness.step("take")
+        if restarts:
+            harness.step("restart")
+        if changed:
+            tool = {"name": f"tool_{harness.sent}", "input_schema": {"type": "object"}}
+            monkeypatch.setattr(clients, "TOOLS", [*clients.TOOLS, tool])
+        prepared = harness.send()
+        step: Any = prepared.step
+        assert step.is_warm is not changed, (restarts, changed)
+        harness.client.take(harness.answer(prepared))
 
 
 @pytest.fixture

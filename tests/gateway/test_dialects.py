@@ -24,6 +24,7 @@ from tests.gateway.random_requests import DIALECTS, MARK, build_request, random_
 from tests.support import figure
 
 _dialects = st.sampled_from(DIALECTS)
+IMAGE = {"type": "image", "source": {"type": "url", "url": "u"}}
 _seeds = st.integers(min_value=0, max_value=1 << 32)
 
 
@@ -485,7 +486,10 @@ def test_marks_are_counted_where_they_stand() -> None:
     ("dialect", "message", "stays"),
     [
         ("anthropic", {"role": "system", "content": "x"}, True),
-        ("anthropic", {"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "u"}}]}, False),
+        ("anthropic", _result(content=[IMAGE]), False),
+        ("anthropic", {"role": "user", "content": [_result()["content"][0], IMAGE]}, False),
+        ("anthropic", {"role": "user", "content": [{"type": "search_result", "content": []}]}, False),
+        ("anthropic", {"role": "assistant", "content": [{"type": "text", "text": "x"}]}, False),
         ("anthropic", {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]}, False),
         ("anthropic", {"role": "assistant", "content": [{"type": "compaction", "content": "x"}]}, True),
         ("anthropic", {"role": "user", "content": [{"type": "novelty", "x": 1}]}, True),
@@ -500,6 +504,26 @@ def test_marks_are_counted_where_they_stand() -> None:
 )
 def test_only_what_is_understood_may_leave(dialect: Dialect, message: Any, stays: bool) -> None:
     assert _read(dialect, [message]).messages[0].stays is stays
+
+
+@pytest.mark.parametrize(
+    ("dialect", "part"),
+    [
+        ("anthropic", IMAGE),
+        ("anthropic", {"type": "document", "source": {"type": "url", "url": "u"}}),
+        ("chat", {"type": "image_url", "image_url": {"url": "u"}}),
+        ("chat", {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}),
+        ("chat", {"type": "file", "file": {"file_id": "f"}}),
+        ("responses", {"type": "input_image", "image_url": "u"}),
+        ("responses", {"type": "input_file", "file_id": "f"}),
+        ("responses", {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}),
+    ],
+)
+def test_what_a_summary_cannot_quote_stays(dialect: Dialect, part: dict[str, Any]) -> None:
+    text = {"type": "input_text" if dialect == "responses" else "text", "text": "What is this?"}
+    for content in ([part], [text, part], [part, text]):
+        assert _read(dialect, [{"role": "user", "content": content}]).messages[0].stays
+    assert not _read(dialect, [{"role": "user", "content": [text]}]).messages[0].stays
 
 
 # Drafts

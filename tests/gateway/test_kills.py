@@ -83,7 +83,10 @@ def test_a_killed_gateway_sends_the_same_bytes(nursery: Nursery, provider: FakeP
             agent, bodies = run(provider, gateway)
             assert agent.messages == whole.messages
             assert [len(each) for each in bodies] == [1] * TURNS, f"killed at point {at} of {total}"
-            assert bodies[: find_boundary(whole, left)] == left[: find_boundary(whole, left)]
+            first = min(
+                find_boundary(whole, left), find_boundary(agent, bodies)
+            )  # it may be in time for the next request
+            assert bodies[:first] == left[:first]
             check_cache(provider)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import socket
+import struct
 import threading
 import zlib
 from collections.abc import Callable
@@ -313,6 +314,19 @@ def test_an_upstream_that_closes_without_an_answer_is_an_error(bench: Bench) -> 
         assert client.read_answer()[0] == 502
         client.send(POST, body=BODY)
         assert client.read_answer()[0] == 502
+
+
+def test_a_connection_that_is_reset_has_words_for_it(bench: Bench) -> None:
+    def reset(_: RawRequest, connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    bench.upstream.script = reset
+    with open_client(bench.url) as client:
+        client.send(POST, body=BODY)
+        _, _, body = client.read_answer()
+    message = json.loads(body)["error"]["message"]
+    assert message == "Holdfast could not reach the provider: ReadError: the connection was closed. Try again."
 
 
 def test_an_answer_that_is_no_http_is_quoted_nowhere(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import holdfast
-from holdfast.cli import main
+from holdfast import File, Image, Text
+from holdfast.cli import STORAGE, main
 from holdfast.flows.history.handle_text import read_recorded
 from holdfast.gateway.stores import default_store, shorten_session
 from holdfast.types import MessageGroup, Opaque
@@ -283,6 +284,82 @@ os.setgid(65534)
 os.setuid(65534)
 sys.exit(main(["--file", sys.argv[1], "read", sys.argv[2], "--bytes", "0-5"]))
 """
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
+PDF = b"%PDF-1.4\n\xff\xfe" + bytes(range(256)) * 3
+
+
+class TestImages:
+    """A model that reads an image by a command gets words about it, not its bytes; and it can have the file."""
+
+    @pytest.fixture
+    def handles(self, command: Command) -> dict[str, str]:
+        with holdfast.open(command.store) as engine:
+            session = engine.create_session("claude-0000000011112222")
+            image = Image(engine.blobs.put(PNG, media_type="image/png"))
+            file = File(engine.blobs.put(PDF, media_type="application/pdf"), name="a.pdf")
+            contents: dict[str, Any] = {
+                "image": [image],
+                "both": [Text("A screenshot:"), image],
+                "two": [image, Text("and"), file],
+                "text": "plain\ntext",
+                "large": LONG,
+                "look-alike": "[image/png, 8 bytes]",
+            }
+            found = {}
+            for name, content in contents.items():
+                call = session.record("assistant", "", tool_calls=[{"name": "Read", "args": {}}]).tool_calls[0]
+                found[name] = f"11112222:h{session.result(call, content).seq}_0"
+            return found
+
+    @pytest.mark.parametrize("options", [(), ("--lines", "1-80"), ("--lines", "-3"), ("--search", "x"), ("--json",)])
+    def test_a_model_gets_words(self, command: Command, handles: dict[str, str], options: tuple[str, ...]) -> None:
+        out, err = command(handles["image"], *options, code=3)
+        assert not out
+        text = json.loads(err)["error"]["message"] if "--json" in options else err
+        assert f"{handles['image'][9:]} is not text: image/png, 10.2 kB." in text
+        assert f"`holdfast read {handles['image']} --output FILE` writes it to a file" in text
+
+    def test_its_bytes_can_be_asked_for(self, command: Command, handles: dict[str, str]) -> None:
+        assert command(handles["image"], "--bytes", "0-8")[0] == f"{PNG[:8].hex()}\n"
+        assert json.loads(command(handles["image"], "--bytes", "1-4", "--json")[0])["text"] == PNG[1:4].hex()
+
+    def test_a_file(self, command: Command, handles: dict[str, str], tmp_path: Path) -> None:
+        target = tmp_path / "a.png"
+        out, err = command(handles["image"], "--output", str(target))
+        assert (out, err) == (f"{target}\n", "")
+        assert target.read_bytes() == PNG
+        assert "the file exists; choose another name" in command(handles["image"], "-o", str(target), code=3)[1]
+        assert target.read_bytes() == PNG
+        assert command(handles["image"], "-o", str(tmp_path / "no" / "a.png"), code=STORAGE)[0] == ""
+
+    def test_an_image_among_texts(self, command: Command, handles: dict[str, str], tmp_path: Path) -> None:
+        out, err = command(handles["both"])
+        assert out == "A screenshot:\n[image/png, 10248 bytes]\n"
+        assert err.endswith(f" holdfast read {handles['both']} --output FILE writes what is not text to a file\n")
+        assert command(handles["both"], "--output", str(tmp_path / "b.png"))[0] == f"{tmp_path / 'b.png'}\n"
+        assert (tmp_path / "b.png").read_bytes() == PNG
+        assert "--output" not in command(handles["look-alike"])[1]
+
+    def test_several_have_files_of_their_own(self, command: Command, handles: dict[str, str], tmp_path: Path) -> None:
+        out, _ = command(handles["two"], "--output", str(tmp_path / "c.bin"), "--json")
+        assert json.loads(out)["files"] == [str(tmp_path / "c.bin"), str(tmp_path / "c-2.bin")]
+        assert [(tmp_path / name).read_bytes() for name in ("c.bin", "c-2.bin")] == [PNG, PDF]
+        (tmp_path / "d-2.bin").touch()
+        assert command(handles["two"], "--output", str(tmp_path / "d.bin"), code=3)[0] == ""
+        assert not (tmp_path / "d.bin").exists()
+
+    @pytest.mark.parametrize(("name", "content"), [("text", "plain\ntext"), ("large", LONG)])
+    def test_a_text(self, command: Command, handles: dict[str, str], tmp_path: Path, name: str, content: str) -> None:
+        command(handles[name], "--output", str(tmp_path / "t.txt"))
+        assert (tmp_path / "t.txt").read_bytes() == content.encode()
+
+    def test_a_file_has_all_of_it(self, command: Command, handles: dict[str, str], tmp_path: Path) -> None:
+        for options in (("--lines", "1-2"), ("--bytes", "0-9"), ("--search", "x"), ("--limit", "100")):
+            _, err = command(handles["image"], "--output", str(tmp_path / "x"), *options, code=2)
+            assert "--output writes all of it" in err
+            assert not (tmp_path / "x").exists()
 
 
 class TestStartingTime:

@@ -204,6 +204,26 @@ def test_no_bytes_raise(data: bytes, kind: str) -> None:
             assert reader.finish(has_ended=has_ended).is_complete in (True, False)
 
 
+@pytest.mark.parametrize("dialect", STREAMS)
+def test_half_a_character_loses_nothing_else(dialect: str) -> None:
+    """Servers in JavaScript may cut a text between the halves of a character, which is no Unicode for most readers."""
+    whole = read_all(build_stream(dialect), [])
+    escaped = build_stream(dialect, is_escaped=True)
+    for half, shown in (
+        (r"\ud83d", "\ufffd"),
+        (r"\ude00", "\ufffd"),
+        (r"\ud83d\ud83d\ude00", "\ufffd😀"),
+        (r"\\\ud83d", "\\\ufffd"),
+    ):
+        read = read_all(escaped.replace(rb"\ud83d\ude00", half.encode()), [])
+        assert (read.is_complete, read.error) == (True, "")
+        assert read.reply == json.loads(json.dumps(whole.reply).replace(r"\ud83d\ude00", json.dumps(shown)[1:-1]))
+    raw = build_stream(dialect).replace("😀".encode(), b"\xed\xa0\xbd")
+    assert read_all(raw, []).is_complete
+    data = json.dumps(whole.reply).replace(r"\ude00", "").encode()
+    assert read_all(data, [], "", "application/json").is_complete
+
+
 def test_an_error_in_a_stream_keeps_what_came_before() -> None:
     head = build_stream("anthropic").partition(b"event: message_delta")[0]
     error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'

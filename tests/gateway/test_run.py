@@ -148,6 +148,27 @@ def test_a_run_inside_another_uses_its_gateway(provider: FakeProvider, tmp_path:
     assert json.loads(err)["calls"] == 2
 
 
+def test_a_gateway_that_runs_already_is_no_provider(provider: FakeProvider, tmp_path: Path) -> None:
+    """In a shell that agents use a gateway from, a second one would record and shorten what the first one sends."""
+    command = [sys.executable, "-m", "holdfast", "--json", "gateway", str(tmp_path / "g.db"), "--port", "0"]
+    with subprocess.Popen(end_with_tests(*command), env=build_variables(provider), stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        url = json.loads(first.stdout.readline())["url"]
+        for name, value in (("ANTHROPIC_BASE_URL", url), ("OPENAI_BASE_URL", f"{url}/v1")):
+            variables = {**build_variables(provider), name: value}
+            line = build_line(tmp_path, "touch", str(tmp_path / "ran"))
+            for words, said in ((command, "use that one, or name the provider"), (line, "The command was not run.")):
+                second = subprocess.run(
+                    end_with_tests(*words), env=variables, capture_output=True, text=True, timeout=WAIT_S, check=False
+                )
+                assert second.returncode != 0
+                where = f"at '{value}', from ANTHROPIC_BASE_URL or OPENAI_BASE_URL"
+                assert f"{where}, a Holdfast gateway runs already" in second.stderr
+                assert said in second.stderr
+        first.terminate()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_arguments_are_passed_on_as_they_are(provider: FakeProvider, tmp_path: Path) -> None:
     words = ["--json", "--file", "x", "--", "-q", "--help", ""]
     ran = start(provider, tmp_path, "--", *AGENT, *words)

@@ -6,10 +6,11 @@ import os
 from typing import Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from holdfast import errors
 from holdfast.cli.output import print_json, print_line
-from holdfast.cli.settings import Settings, common_options
+from holdfast.cli.settings import Settings, gateway_options
 from holdfast.gateway.stores import default_store
 
 DEFAULT_PORT = 8788
@@ -93,7 +94,7 @@ def choose_store(settings: Settings, store: str | None = None) -> None:
     metavar="SECONDS",
     help="How long open streams may go on after SIGTERM.",
 )
-@common_options
+@gateway_options
 @click.pass_obj
 def gateway(settings: Settings, /, store: str | None, **options: Any) -> None:
     """Run a proxy between agents and their models.
@@ -108,7 +109,25 @@ def gateway(settings: Settings, /, store: str | None, **options: Any) -> None:
     ends the gateway in order.
     """
     choose_store(settings, store)
+    for name, url in (("anthropic_url", options["anthropic_url"]), ("openai_url", options["openai_url"])):
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+            _refuse_gateway(url)
     run_gateway(settings, **options)
+
+
+def _refuse_gateway(url: str) -> None:
+    """A shell in which agents use a gateway has its address where that of the provider would be. Two in a row would record
+    and shorten each conversation twice."""
+    try:
+        from holdfast.gateway.health import is_gateway  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise errors.ExtraMissing(what="holdfast gateway", extra="gateway") from error
+    if is_gateway(url):
+        reason = (
+            f"at {url!r}, from ANTHROPIC_BASE_URL or OPENAI_BASE_URL, a Holdfast gateway runs already: use that one, or "
+            "name the provider with --anthropic-url or --openai-url"
+        )
+        raise errors.InvalidArgument(argument="url", reason=reason)
 
 
 def run_gateway(

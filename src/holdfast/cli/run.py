@@ -12,7 +12,7 @@ import holdfast
 from holdfast import errors
 from holdfast.cli.gateway import choose_store, policy_choice_option, read_back_option, window_limit_option
 from holdfast.cli.output import StyledText, escape, json_text, print_line
-from holdfast.cli.settings import Settings, common_options
+from holdfast.cli.settings import Settings, gateway_options
 
 NOT_ON_PATH = (
     "`holdfast` is not on PATH. Codex starts login shells, and those may not find it; install it with pipx or uv so that"
@@ -29,7 +29,7 @@ _CLOCK_SLACK_US = 1_000_000
 @click.option("--anthropic-url", metavar="URL", help="The provider for /v1/messages.  [default: the command's own]")
 @click.option("--openai-url", metavar="URL", help="The provider for OpenAI's APIs.  [default: the command's own]")
 @click.option("-q", "--quiet", is_flag=True, help="Print no figures at the end.")
-@common_options
+@gateway_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
 def run(settings: Settings, /, command: tuple[str, ...], quiet: bool, **options: Any) -> int:

@@ -155,8 +155,13 @@ def common_options(function: F) -> F:
     return _add_options(function, env=False)
 
 
-def _add_options(function: F, *short: str, env: bool) -> F:
-    file_help = f"The Holdfast file, or postgresql://….  [default: {DEFAULT_FILE}]"
+def gateway_options(function: F) -> F:
+    """The same for a command whose store is that of the gateway."""
+    return _add_options(function, env=False, default_file="the gateway's own")
+
+
+def _add_options(function: F, *short: str, env: bool, default_file: str = DEFAULT_FILE) -> F:
+    file_help = f"The Holdfast file, or postgresql://….  [default: {default_file}]"
     for names, setting, variable, metavar, text in (
         (["--json"], "json", None, None, "Print JSON."),
         (["--actor"], "actor", "HOLDFAST_ACTOR", "NAME", "Only sessions of this actor.  [default: all actors]"),

@@ -72,6 +72,8 @@ class Boundaries:
 
     def is_warm(self, line: Line, request: ClientRequest) -> bool:
         """Whether the provider's cache still has the last prompt of this line, as far as one can tell."""
+        if not line.is_measured:
+            restore_measures(line)
         ttl = request.ttl_s or find_request_prices(request).ttl_s
         is_same = not line.head or line.head == request.head
         return is_same and bool(line.replied_us) and self._now_us() - line.replied_us <= ttl * 1_000_000
@@ -85,15 +87,9 @@ class Boundaries:
 
     def _find_window(self, line: Line, request: ClientRequest) -> int:
         """The most tokens of the messages, in the engine's count."""
-        head = self._count_head(line, request)  # known before the scale: both come from the last call
+        head = line.head_tokens or request.head_bytes // _BYTES_PER_TOKEN  # by the last reply, if there was one
         window = plan_window(find_request_prices(request), request.max_output, head, self._options.window)
         return max(1, round(window / line.scale.factor))
-
-    def _count_head(self, line: Line, request: ClientRequest) -> int:
-        """Tokens before the messages: by the last reply, as far as there was one."""
-        if not line.is_measured:
-            restore_measures(line)
-        return line.head_tokens or request.head_bytes // _BYTES_PER_TOKEN
 
     # Boundaries
 

@@ -48,6 +48,8 @@ class ExchangeFigures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     """The seq of the boundary whose view was sent; 0 for none."""
     head: int = 0
     """Tokens before the messages, in the provider's count."""
+    head_digest: str = ""
+    """Of what stands before the messages: with another one, nothing of the prompt is in the cache. Empty if not known."""
     factor: float = 1.0
     """Tokens of the provider for one of the engine's, as far as known by then."""
     is_boundary: bool = False

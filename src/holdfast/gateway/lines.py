@@ -84,7 +84,7 @@ class Line:
         """Before the messages, in the provider's count; 0 if not known yet."""
         self.scale = TokenScale()
         self.is_measured = False
-        """Whether the scale and the size of the head are those of the last call that the store knows."""
+        """Whether the scale and the head are those of the last call that the store knows."""
         self.settled_view = 0
         """The boundary of the view of the last call that was recorded."""
         self.last_prompt: PromptSize | None = None

@@ -43,7 +43,8 @@ class ClientMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Of its canonical form: the same message has the same digest, however it is written. Messages with the same digest
     have the same pieces: a piece's number names the same piece in both."""
     stays: bool = False
-    """No boundary may remove it: a system message, or content that only the provider can read in full."""
+    """No boundary may remove it: a system message, content that only the provider can read in full, or an image or a file
+    of the user."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):

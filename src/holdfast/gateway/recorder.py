@@ -152,6 +152,7 @@ class Recorder:
             counted=counted,
             view=view_at,
             head=line.head_tokens,
+            head_digest=step.request.head.hex(),
             factor=round(line.scale.factor, 6),
             is_boundary=step.is_boundary,
             was_resent=outcome.was_resent,
@@ -202,14 +203,19 @@ class Recorder:
 
 
 def restore_measures(line: Line) -> None:
-    """Set what the last call of a line said about sizes, from its entries: another process made it."""
+    """Set what the last call of a line said about sizes, and what it sent before the messages, from its entries: another
+    process made it."""
     line.is_measured = True
     for entry in line.session.entries.list(kind=call_figures.ENTRY_KIND, limit=_FIGURES_READ):
         try:
             found = msgspec.convert(entry.body, ExchangeFigures)
-        except msgspec.ValidationError:
+            head = bytes.fromhex(found.head_digest)
+        except (msgspec.ValidationError, ValueError):
             continue
-        if found.agent == line.agent and found.counted and found.sent is not None and found.plain is not None:
+        if found.agent != line.agent or found.side or not 200 <= found.status < 300:
+            continue
+        line.head = line.head or head
+        if found.counted and found.sent is not None and found.plain is not None:
             line.last_prompt = PromptSize(
                 sent=found.sent.tokens,
                 plain=found.plain.tokens,

@@ -19,6 +19,10 @@ from holdfast.providers.streams import STREAM_BYTES
 DECODED_BYTES = STREAM_BYTES * 16
 """The most bytes of a stream that are looked at, after decoding. Most of them frame its events, and are not kept."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+"""An escape in a text of JSON; the group is half a character."""
 
 
 class CollectedReply(NamedTuple):
@@ -149,7 +153,7 @@ class ReplyReader:
             if data.strip() == b"[DONE]":
                 continue
             try:
-                event = msgspec.json.decode(data)
+                event = _read_json(data)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise InvalidArgument(argument="event", reason=f"it is not JSON: {error}") from error
             if type(event) is dict:
@@ -164,7 +168,7 @@ class ReplyReader:
         if self._error or not has_ended:
             return CollectedReply(None, False, self._error or "the reply was cut")
         try:
-            reply = msgspec.json.decode(bytes(self._body))
+            reply = _read_json(bytes(self._body))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             return CollectedReply(None, False, f"the reply is not JSON: {error}")
         return (
@@ -182,3 +186,13 @@ class ReplyReader:
     def _lose(self, error: str) -> None:
         self._is_lost, self._error = True, error
         self._body, self._deltas, self._events, self._decoder = bytearray(), Deltas(), EventSplitter(), None
+
+
+def _read_json(data: bytes) -> Any:
+    """The value. Half a character is a replacement character: the rest of the reply, and its usage, are worth more. Raises
+    MsgspecError, ValueError or RecursionError."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, ValueError):
+        text = data.decode("utf-8", "replace")
+        return msgspec.json.decode(_ESCAPE.sub(lambda match: r"\ufffd" if match[1] else match[0], text))

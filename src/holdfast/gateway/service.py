@@ -23,11 +23,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import InvalidArgument
+from holdfast.gateway.health import HEALTH_PATH, SERVICE
 from holdfast.gateway.memory import MemoryTrimmer, tune_process
 from holdfast.gateway.proxy import CONNECTION_KEY, Gateway, Receive, Scope, Send
 from holdfast.gateway.upstream import RawHeaders, is_loopback, split_url
 
-HEALTH_PATH = "/holdfast/health"
 HEADER_BYTES = 256 << 10
 """The largest head of a request."""
 KEEP_ALIVE_S = 600
@@ -131,7 +131,7 @@ class HostGuard:
         elif any(not is_loopback(urlsplit_host(origin)) for origin in origins):
             await _send_json(send, 403, {"error": "Web pages may not use this gateway."})
         elif scope["path"] == HEALTH_PATH:
-            await _send_json(send, 200, {"status": "ok", "service": "holdfast-gateway"})
+            await _send_json(send, 200, {"status": "ok", "service": SERVICE})
         else:
             if self.trimmer is not None:
                 self.trimmer.note_request()
@@ -242,7 +242,8 @@ class GatewayService:
         parts = split_url(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         if port == self.port and (is_loopback(host) or host == self.options.host):
-            raise InvalidArgument(argument="url", reason=f"{url!r} is the address of this gateway, not of a provider")
+            reason = f"{url!r} is the address of this gateway: name the provider with --anthropic-url or --openai-url"
+            raise InvalidArgument(argument="url", reason=reason)
 
 
 def open_listener(host: str, port: int) -> socket.socket:

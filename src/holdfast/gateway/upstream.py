@@ -147,7 +147,7 @@ def _describe(error: Exception) -> str:
     return (
         f"{name}: the HTTP is not valid, or ended too early"
         if isinstance(error, httpx2.ProtocolError)
-        else f"{name}: {error}"
+        else f"{name}: {str(error) or 'the connection was closed'}"
     )
 
 

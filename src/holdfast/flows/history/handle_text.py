@@ -108,10 +108,18 @@ def read_recorded(
     limit: int = DEFAULT_BYTES,
 ) -> Flow[HandleText]:
     """The same of everything that was recorded, for the owner of the store: also a whole message with its calls, by its
-    seq ("h12"), and a provider's own parts as they came."""
+    seq ("h12"), and a provider's own parts as they came. Of a binary body, only bytes that were asked for are read."""
     wanted = _check_range(start, stop, first_line, last_line, search)
     check_whole("limit", limit, MIN_BYTES, limits.PAYLOAD_BYTES)
-    return (yield from _read_body(context, handle, wanted, limit, digits=True, own_parts=True))
+    digits = start is not None or stop is not None
+    return (yield from _read_body(context, handle, wanted, limit, digits=digits, own_parts=True))
+
+
+def find_files(context: SessionContext, handle: str) -> Flow[tuple[BlobRef, ...]]:
+    """The bodies of everything that was recorded which are not text, as a reading among other parts names them."""
+    parts = yield from _read_content(context, handle, messages=True)
+    bodies = (_readable_body(part, True) for part in parts)
+    return tuple(body for body in bodies if isinstance(body, BlobRef) and not _is_text(body.media_type))
 
 
 def read_plain_text(

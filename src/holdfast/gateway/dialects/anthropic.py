@@ -41,6 +41,8 @@ _WHOLE_BLOCKS = frozenset(
 )
 """Blocks that may leave with their message. Others stay: what a block of a newer API does is not known, and some change
 what comes later, such as a compaction or the definition of a tool."""
+_MEDIA = frozenset({"image", "document"})
+"""What a summary cannot quote. If the user sent it, it stays; what came with the result of a tool can be had again."""
 _FREE = frozenset({"input"})
 _UNSTABLE = frozenset({"cache_control", "caller", "index", "parsed_output"})
 """Fields of a block that clients add and drop, and that no model sees."""
@@ -103,6 +105,8 @@ def read_element(text: bytes) -> Element:
         if not is_blank(block):
             stays = stays or _stays(block)
             pieces.append(_read_piece(text, place, block))
+    if role == "user" and not any(piece.kind == "result" for piece in pieces):
+        stays = stays or any(get_text(block, "type") in _MEDIA for block in value["content"])
     pieces = pieces or [ClientPiece(at=whole, kind="other")]
     digest = digest_value(canonical)
     return Element(

@@ -38,6 +38,8 @@ _PARTS: dict[str, PieceKind] = {
     "input_audio": "other",
     "file": "other",
 }
+_MEDIA = frozenset({"image_url", "input_audio", "file"})
+"""What a summary cannot quote: it stays."""
 _FREE: frozenset[str] = frozenset()
 _REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details", "reasoning_items", "thinking_blocks"})
 """What a model thought. Many clients drop it from replies, or from older turns, so that it does not count."""
@@ -120,7 +122,7 @@ def _call_of_result(value: dict[str, Any]) -> str:
 
 
 def _read_content(text: bytes, value: dict[str, Any], fields: dict[str, Slice]) -> tuple[list[ClientPiece], bool]:
-    """The pieces beside the calls, and whether one of them is of an unknown kind."""
+    """The pieces beside the calls, and whether one of them keeps the message where it is."""
     content = value.get("content")
     pieces: list[ClientPiece] = []
     stays = False
@@ -131,7 +133,7 @@ def _read_content(text: bytes, value: dict[str, Any], fields: dict[str, Slice]) 
             kind = get_text(part, "type")
             if is_blank(part):
                 continue
-            stays = stays or kind not in _PARTS
+            stays = stays or kind not in _PARTS or kind in _MEDIA
             words = members(text, at).get("text") if kind == "text" else None
             pieces.append(ClientPiece(at=at, kind=_PARTS.get(kind, "other"), content=words))
     for name, kind_of_field in (("refusal", "text"), ("audio", "other")):

@@ -51,6 +51,8 @@ _PARTS: dict[str, PieceKind] = {
     "input_file": "other",
     "input_audio": "other",
 }
+_MEDIA = frozenset({"input_image", "input_file", "input_audio"})
+"""What a summary cannot quote: it stays."""
 _WHOLE_ITEMS = frozenset(
     {"file_search_call", "web_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
@@ -200,7 +202,7 @@ def _read_parts(text: bytes, at: Slice, content: list[Any]) -> tuple[list[Client
         if is_blank(part):
             continue
         kind = get_text(part, "type")
-        stays = stays or kind not in _PARTS
+        stays = stays or kind not in _PARTS or kind in _MEDIA
         words = members(text, place).get("text") if kind == "input_text" else None
         pieces.append(ClientPiece(at=place, kind=_PARTS.get(kind, "other"), content=words))
     return pieces, stays
