@@ -17,6 +17,7 @@ import msgspec
 import holdfast
 from holdfast.errors import AlreadyTerminal, ChildrenActive, InvalidArgument, KeyConflict
 from holdfast.frameworks.claude_lines import Line, text_of_prompt
+from holdfast.frameworks.claude_messages import clean_name
 from holdfast.model import limits
 from holdfast.model.frames.frames import Ending, FrameState
 from holdfast.model.sessions.messages import Message
@@ -100,7 +101,7 @@ class AgentFrames:
         self._number += 1
         inputs = self._inputs(about)
         key = shorten_name(f"claude/{session.scope.session}/{self._number}/{self.subpath}")
-        cause = shorten_name(about.call) if about.call else None
+        cause = clean_name(about.call) or None
         parent = _find_parent(session, about)
         budget = _BUDGET if parent is None else max(1, parent.budget.available // _SHARE)
         options: Any = {"key": key, "cause": cause, "max_subframe_depth": limits.FRAME_DEPTH}

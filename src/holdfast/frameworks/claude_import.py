@@ -110,7 +110,7 @@ def _group_files(files: Iterable[Path], actor: str | None) -> dict[LogName, list
         found.setdefault(name._replace(subpath=""), []).append((name.subpath, file))
     for named in found.values():
         parents = {name_agent(path): _read_parent(file) for path, file in named if path}
-        named.sort(key=lambda each: _depth_of(each[0], parents))  # noqa: B023 - used at once
+        named.sort(key=lambda each: _depth_of(each[0], parents))
     return found
 
 

@@ -464,9 +464,7 @@ def test_a_subagent_of_a_subagent_is_in_a_frame_below_its_frame(engine: holdfast
     other = HoldfastSessionStore(engine)  # another process knows nothing but the store
     append(other, agent_key("c3"), last[:3])  # found by the call alone
     names = (KEY["session_id"], KEY["project_key"])
-    (above,), (below,), (third,) = (
-        store.frames(*names, f"subagents/agent-{each}") for each in ("a1", "b2", "c3")
-    )
+    (above,), (below,), (third,) = (store.frames(*names, f"subagents/agent-{each}") for each in ("a1", "b2", "c3"))
     assert above.state().status == "waiting"
     assert [below.state().parent, third.state().parent] == [above.frame_id, above.frame_id]
     assert [each.goal for each in below.ancestry()] == ["Work of a1", "Work of b2"]
@@ -488,6 +486,27 @@ def test_a_subagent_of_a_subagent_is_in_a_frame_below_its_frame(engine: holdfast
     asyncio.run(store.delete(agent_key("b2")))
     assert "b2 is done" not in "".join(str(event) for event in session.events(limit=1_000))
     assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"toolUseId": "a\x00b"},
+        {"toolUseId": "a" * 5_000},
+        {"toolUseId": 5, "parentAgentId": 5},
+        {"parentAgentId": "a1"},
+        {"parentAgentId": "\ud800x"},
+        {"description": "\ud800\x00 x" * 100, "agentType": "\x00"},
+    ],
+    ids=str,
+)
+def test_no_description_of_a_subagent_is_refused(file_engine: holdfast.Engine, about: dict[str, Any]) -> None:
+    store, lines = HoldfastSessionStore(file_engine), agent_lines("a1", "toolu_a1", 1)
+    lines = [lines[0] | about, *lines[1:]]
+    append(store, agent_key("a1"), lines)
+    assert load(store, agent_key("a1")) == lines
+    (frame,) = store.frames(KEY["session_id"], KEY["project_key"], "subagents/agent-a1")
+    assert (frame.state().status, frame.state().parent) == ("completed", None)
 
 
 def test_a_subagent_that_is_stopped_takes_those_below_it_with_it(file_engine: holdfast.Engine) -> None:
