@@ -37,6 +37,7 @@ from holdfast.frameworks.claude_entries import (
     Fold,
     LogEntries,
     LogName,
+    agent_kind,
     decode,
     name_entry,
     split_lines,
@@ -118,6 +119,14 @@ class ClaudeLog(LogEntries):
         """The subpaths of the sub-agents that were ever in this session."""
         session = self.session()
         return list_agents(session) if session is not None else []
+
+    def list_callers(self) -> list[str]:
+        """The subpaths of the sub-agents that can have called tools: also of those of which no line is stored yet."""
+        session = self.session()
+        if session is None:
+            return []
+        started = session.entries.list(kind=agent_kind(INTENT_KIND), limit=_PAGE, bodies=False)
+        return list(dict.fromkeys([*self.list_agents(), *(entry.parent for entry in started if entry.parent)]))
 
     def frames(self) -> list[holdfast.Frame]:
         """The frames of a sub-agent, oldest first: it has a further one for what it says after it has ended."""
