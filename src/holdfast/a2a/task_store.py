@@ -55,7 +55,7 @@ LEDGER = "a2a"
 TERMINAL = frozenset({TASK_STATE_COMPLETED, TASK_STATE_FAILED, TASK_STATE_CANCELED, TASK_STATE_REJECTED})
 _ANONYMOUS = "main"
 _NAMED = "user:"
-_TOOLS = "tools"
+_TOOLS = "#tools"
 _PAGE = 200
 _TRIES = 20
 
@@ -292,7 +292,7 @@ class HoldfastTaskStore(TaskStore):
 
 def _beside(listed: _Listed) -> _Listed:
     """The thread of the tools of a task."""
-    return listed._replace(thread=f"{listed.thread}/{_TOOLS}")
+    return listed._replace(thread=f"{listed.thread}{_TOOLS}")
 
 
 def _place(actor: str, listed: _Listed) -> Place:
