@@ -206,10 +206,10 @@ def _find_parent(session: holdfast.Session, about: AgentDescription) -> FrameSta
     live = session.state().frames
     if not live:
         return None
-    message = session.find_message(about.call) if about.call and not about.parent else None
-    frames = [message.frame] if message is not None else []
     if about.parent:
         frames = [each.frame for each in _read_records(session) if name_agent(each.subpath) == about.parent]
+    else:
+        frames = [call.frame or "" for call in session.open_calls() if about.call and call.provider_id == about.call]
     found = next((live[frame] for frame in frames if frame in live), None)
     can_have_more = found is not None and found.depth < found.limits.max_subframe_depth and found.budget.available > 0
     return found if can_have_more else None
