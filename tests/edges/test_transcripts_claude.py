@@ -180,6 +180,25 @@ def test_a_folder_has_subagents_of_subagents_in_any_order_and_stopped_ones(tmp_p
         assert engine.admin.verify().ok
 
 
+def test_a_pack_of_an_imported_log_tells_a_result_once(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / PROJECT
+    chat, own = Chat(NAME), Chat(NAME)
+    said, more = "There are 412 tests in all.", "And none of them is slow, as far as I see."
+    start = chat.reply("", ("Agent", "toolu_1", {"prompt": "Count."}), ("Agent", "toolu_2", {"prompt": "Time."}))
+    results = [chat.result("toolu_1", f"{said}\nagentId: a"), chat.result("toolu_2", "It was launched.")]
+    write(folder / f"{NAME}.jsonl", [chat.prompt("Go."), *start, *results, *chat.reply("Done.")])
+    for agent, call, text in (("a", "toolu_1", said), ("b", "toolu_2", more)):
+        side: dict[str, Any] = {"isSidechain": True, "agentId": agent}
+        lines = [own.prompt("Do it.", **side), *own.reply(text, **side)]
+        file = write(folder / NAME / "subagents" / f"agent-{agent}.jsonl", lines)
+        file.with_suffix(".meta.json").write_text(json.dumps({"toolUseId": call}))
+    with holdfast.open("memory:") as engine:
+        import_logs(engine, tmp_path)
+        text = engine.session(NAME, actor=PROJECT).pack(budget=4_000).text
+        assert text.count(said) == 1
+        assert text.count(more) == 1
+
+
 def test_a_subagent_that_goes_on_after_its_end_has_a_further_frame(tmp_path: Path) -> None:
     folder = tmp_path / "projects" / PROJECT
     write(folder / f"{NAME}.jsonl", [Chat(NAME).prompt("Go.")])

@@ -431,10 +431,11 @@ def _build_finished_candidates(
 
 
 def _is_told(items: Sequence[HistoryItem], start: int, result: str) -> bool:
-    """Whether the history has the result of a frame: frameworks put what a sub-agent said into the main conversation."""
-    messages = (message for item in items if isinstance(item, MessageGroup) for message in item.messages)
-    later = (message for message in messages if message.seq > start)
-    texts = (text for each in later for text in (each.text, *(text_of(one.content) for one in each.tool_results)))
+    """Whether the history has the result of a frame: frameworks put what a sub-agent said into the main conversation, as a
+    message that follows, or as the result of the call. An import may read that before the sub-agent."""
+    messages = [message for item in items if isinstance(item, MessageGroup) for message in item.messages]
+    texts = [text_of(answer.content) for message in messages for answer in message.tool_results]
+    texts += (message.text for message in messages if message.seq > start)
     whole = _strip_lines(result)
     return len(whole) >= _QUOTE and any(whole in _strip_lines(text) for text in texts)
 
