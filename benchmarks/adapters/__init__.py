@@ -228,8 +228,9 @@ Three are other than the rest:
   mirror: the local log is counted too. A tool waits until its call is stored, about a tenth of a second.
 - **A2A** has no model and no calls of tools. The conversation is one task that waits for input after each reply; its
   messages tell of the call and of the result. The executor sends its model the history of the task, or the pack of its
-  session. A task store does not know what a tool is, so it cannot say that an outcome is unknown. The SDK's store
-  writes the whole task with each of its events, ours what is new in it.
+  session. A task store does not know what a tool is: with Holdfast, the executor runs its tool with `run_tool` of the
+  store, which stores the start before it and the result after it. The SDK's store writes the whole task with each of its
+  events, ours what is new in it.
 - **Anthropic's memory tool** keeps files, and no conversation: it has no row in the second table. Each question begins a
   new conversation, and the model reads the address in its memory. It is told of every other move, and corrects it. The
   other moves are made in the application: a note of the model stays as it is, and `/memories/facts` shows the fact that

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import httpx
 from a2a.client.client import Client, ClientConfig
 from a2a.client.client_factory import create_client
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
@@ -29,6 +30,7 @@ from a2a.types.a2a_pb2 import (
     AgentCard,
     AgentInterface,
     AgentSkill,
+    ListTasksRequest,
     Message,
     Part,
     SendMessageConfiguration,
@@ -96,9 +98,13 @@ class PackedHistory:
         return shown_in(session.pack(budget=BUDGET).anthropic())
 
 
+RunTool = Callable[[RequestContext, str], Awaitable[str]]
+"""Runs the tool of a task, with the number of an order."""
+
+
 class Desk(AgentExecutor):
-    def __init__(self, context: Context, model: Model, look_up: Callable[[str], str]) -> None:
-        self._context, self._model, self._look_up = context, model, look_up
+    def __init__(self, context: Context, model: Model, run_tool: RunTool) -> None:
+        self._context, self._model, self._run_tool = context, model, run_tool
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.task_id is not None
@@ -117,7 +123,7 @@ class Desk(AgentExecutor):
         name = f"call_{step.order}"
         asked = updater.new_agent_message([make_data({"call": name, "tool": "look_up", "number": step.order})])
         await updater.start_work(asked)
-        found = json.loads(await asyncio.to_thread(self._look_up, step.order))
+        found = json.loads(await self._run_tool(context, step.order))
         result = updater.new_agent_message([make_data({"call": name, "result": found})])
         await updater.start_work(result)
         reply = self._model.answer(SYSTEM, shown, show(asked), show(result), answers_tool=True)
@@ -155,14 +161,27 @@ class TaskAgent:
         self._opened: holdfast.Engine | None = None
         store: TaskStore
         context: Context = read_history
+
+        async def run_plainly(_request: RequestContext, number: str) -> str:
+            return await asyncio.to_thread(look_up, number)
+
+        run_tool: RunTool = run_plainly
         if side == "ours":
             self._opened = holdfast.open(folder / "ours.db")
             self._opened.ledger(user=USER).set(KEY, address(0))
-            store = HoldfastTaskStore(self._opened)
+            store = tasks = HoldfastTaskStore(self._opened)
             context = PackedHistory(self._opened, store)
+
+            async def run_observed(request: RequestContext, number: str) -> str:
+                assert request.task_id is not None
+                found: str = await tasks.run_tool(request.task_id, request.call_context, look_up, number=number)
+                return found
+
+            run_tool = run_observed
         else:
             store = DatabaseTaskStore(create_async_engine(f"sqlite+aiosqlite:///{folder / 'own.db'}"))
-        handler = DefaultRequestHandler(agent_executor=Desk(context, model, look_up), task_store=store, agent_card=CARD)
+        desk = Desk(context, model, run_tool)
+        handler = DefaultRequestHandler(agent_executor=desk, task_store=store, agent_card=CARD)
         app = Starlette(routes=[*create_agent_card_routes(CARD), *create_jsonrpc_routes(handler, "/rpc")])
         transport = httpx.ASGITransport(app=app)
         self._http = httpx.AsyncClient(transport=transport, base_url="http://desk", timeout=60)
@@ -197,13 +216,14 @@ open_agent = TaskAgent
 def survey(side: str, folder: Path, turns: int) -> Survivors:
     if side == "ours":
         with holdfast.open(folder / "ours.db") as engine:
-            [row] = [each for each in engine.sessions() if each.messages]
-            session = engine.session(row.session, thread=row.thread)
+            store = HoldfastTaskStore(engine)
+            [task] = asyncio.run(store.list(ListTasksRequest(), ServerCallContext())).tasks
+            session = engine.session(task.context_id, thread=task.id)
             stored = "\n".join(message.text for message in session.messages(limit=20))
-            unknown = session.recover().unknown_outcomes
+            unknown = store.tool_runs(task.id, ServerCallContext()).recover().unknown_outcomes
     else:
         [(history, status)] = sqlite3.connect(folder / "own.db").execute("SELECT history, status FROM tasks")
         stored = "\n".join(strings_in([json.loads(history), json.loads(status)]))
         unknown = ()
     asked, called = question(turns - 1) in stored, f"call_{order(turns - 1)}" in stored
-    return Survivors(question=asked, call=called, unknown=bool(unknown))
+    return Survivors(question=asked, call=called, unknown=bool(unknown and unknown[0].key))

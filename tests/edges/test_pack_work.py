@@ -241,3 +241,23 @@ def test_a_result_that_the_conversation_has_is_not_told_again(engine: holdfast.E
     pack = session.pack(budget=BUDGET)
     assert f"Finished work: {hotel.id} 'Hotel' (completed):\n> ok" in pack.text, "a short word is found by chance"
     assert session.packs.reproduce(session.packs.store(session.pack(budget=BUDGET)).id)
+
+
+def test_a_result_that_the_conversation_of_a_frame_has_is_not_told_again(engine: holdfast.Engine) -> None:
+    session = started(engine)
+    frame = session.frame("Plan the trip", budget=1_000)
+    frame.record("user", "Which flight, and which hotel?")
+    frame.record("assistant", "", tool_calls=[{"name": "agent", "args": {}, "id": "call_1"}])
+    ends = (("Flight", "TP 571 leaves\nat 9:40, gate 4"), ("Hotel", "ok"), ("Museum", "closed on Mondays in May"))
+    for goal, told in ends:
+        frame.frame(goal, budget=100).pop("completed", told)
+    frame.frame("Prices", budget=100).pop("completed", "TP 571 leaves\nat 9:40", result={"euros": 90})
+    frame.result("call_1", "The agent says:\n  TP 571 leaves\n  at 9:40, gate 4\nIt took a look at the airport.")
+    pack = frame.pack(budget=BUDGET)
+    flight, hotel, museum, prices = frame.handles.attachments()
+    assert _entry(pack, flight.id).reason == "is in the history"
+    assert f"[{flight.id}]" not in pack.text
+    for handle in (hotel, museum, prices):
+        assert f"[{handle.id}] Result of sub-task" in pack.text
+    assert f"[{flight.id}] Result of sub-task" in frame.pack(budget=BUDGET, include=[flight.id]).text
+    assert session.packs.reproduce(frame.packs.store(frame.pack(budget=BUDGET)).id)

@@ -140,6 +140,65 @@ def test_subagents_are_frames_wherever_their_lines_are(tmp_path: Path) -> None:
         assert engine.admin.verify().ok
 
 
+def test_a_folder_has_subagents_of_subagents_in_any_order_and_stopped_ones(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / PROJECT
+    chat = Chat(NAME)
+    start = chat.reply("", ("Agent", "toolu_1", {"prompt": "Lead."}), ("Agent", "toolu_9", {"prompt": "Stop."}))
+    ended = [chat.result("toolu_9", "Stopped", is_error=True), chat.result("toolu_1", "Led."), *chat.reply("Done.")]
+    write(folder / f"{NAME}.jsonl", [chat.prompt("Go."), *start, *ended])
+    for agent, parent, call, name in (
+        ("z", "", "toolu_1", "Lead."),
+        ("y", "z", "toolu_2", "Follow."),
+        ("a", "y", "toolu_3", "Follow closely."),
+        ("b", "y", "toolu_4", "Fail."),
+        ("x", "", "toolu_9", "Stop."),
+        ("p", "q", "toolu_5", "Its parent is not here."),
+    ):
+        side: dict[str, Any] = {"isSidechain": True, "agentId": agent}
+        own = Chat(NAME)
+        lines = [own.prompt(name, **side)]
+        if agent == "y":
+            lines += own.reply("", ("Agent", "toolu_3", {}), ("Agent", "toolu_4", {}), **side)
+            lines += [own.result("toolu_3", "Yes.", **side), own.result("toolu_4", "No.", is_error=True, **side)]
+        lines += own.reply("", ("Bash", "toolu_8", {}), **side) if agent in "bx" else own.reply("Yes.", **side)
+        file = write(folder / NAME / "subagents" / f"agent-{agent}.jsonl", lines)
+        about = {"description": name, "toolUseId": call} | ({"parentAgentId": parent} if parent else {})
+        file.with_suffix(".meta.json").write_text(json.dumps(about))
+    with holdfast.open("memory:") as engine:
+        assert import_logs(engine, tmp_path).subagents == 6
+        assert import_logs(engine, tmp_path) == ImportedLogs(sessions=1, subagents=6)
+        frames = engine.session(NAME, actor=PROJECT).frames.list()
+        goals = {frame.id: frame.goal for frame in frames}
+        assert {(each.goal, goals.get(each.parent or ""), each.status) for each in frames} == {
+            ("Lead.", None, "completed"),
+            ("Follow.", "Lead.", "completed"),
+            ("Follow closely.", "Follow.", "completed"),
+            ("Fail.", "Follow.", "failed"),
+            ("Stop.", None, "failed"),
+            ("Its parent is not here.", None, "completed"),
+        }
+        assert engine.admin.verify().ok
+
+
+def test_a_pack_of_an_imported_log_tells_a_result_once(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / PROJECT
+    chat, own = Chat(NAME), Chat(NAME)
+    said, more = "There are 412 tests in all.", "And none of them is slow, as far as I see."
+    start = chat.reply("", ("Agent", "toolu_1", {"prompt": "Count."}), ("Agent", "toolu_2", {"prompt": "Time."}))
+    results = [chat.result("toolu_1", f"{said}\nagentId: a"), chat.result("toolu_2", "It was launched.")]
+    write(folder / f"{NAME}.jsonl", [chat.prompt("Go."), *start, *results, *chat.reply("Done.")])
+    for agent, call, text in (("a", "toolu_1", said), ("b", "toolu_2", more)):
+        side: dict[str, Any] = {"isSidechain": True, "agentId": agent}
+        lines = [own.prompt("Do it.", **side), *own.reply(text, **side)]
+        file = write(folder / NAME / "subagents" / f"agent-{agent}.jsonl", lines)
+        file.with_suffix(".meta.json").write_text(json.dumps({"toolUseId": call}))
+    with holdfast.open("memory:") as engine:
+        import_logs(engine, tmp_path)
+        text = engine.session(NAME, actor=PROJECT).pack(budget=4_000).text
+        assert text.count(said) == 1
+        assert text.count(more) == 1
+
+
 def test_a_subagent_that_goes_on_after_its_end_has_a_further_frame(tmp_path: Path) -> None:
     folder = tmp_path / "projects" / PROJECT
     write(folder / f"{NAME}.jsonl", [Chat(NAME).prompt("Go.")])

@@ -11,7 +11,10 @@ stored may differ for a moment, never what `get` returns.
 from __future__ import annotations
 
 import builtins
+import contextlib
+import inspect
 import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from a2a.server.context import ServerCallContext
@@ -33,9 +36,18 @@ from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, decode_pag
 import holdfast
 from holdfast.a2a.messages import TaskReading, decode_task
 from holdfast.a2a.saved_tasks import Place, SavedTask, SavedTasks
-from holdfast.errors import EntryConflict, HoldfastError, InvalidArgument, InvalidName, SessionNotFound
+from holdfast.errors import (
+    EntryConflict,
+    HoldfastError,
+    InvalidArgument,
+    InvalidInput,
+    InvalidName,
+    SessionNotFound,
+    describe_value,
+)
 from holdfast.frameworks.engines import check_engine, run_blocking
 from holdfast.frameworks.shadows import Shadow
+from holdfast.frameworks.tool_runs import ToolRuns, open_run
 from holdfast.types import shorten_name
 
 KIND = "a2a.task"
@@ -43,6 +55,7 @@ LEDGER = "a2a"
 TERMINAL = frozenset({TASK_STATE_COMPLETED, TASK_STATE_FAILED, TASK_STATE_CANCELED, TASK_STATE_REJECTED})
 _ANONYMOUS = "main"
 _NAMED = "user:"
+_TOOLS = "#tools"
 _PAGE = 200
 _TRIES = 20
 
@@ -92,6 +105,39 @@ class HoldfastTaskStore(TaskStore):
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
         """Delete a task and its conversation for good."""
         await run_blocking(self._delete, task_id, self._actor(context))
+
+    # Beyond the protocol
+
+    async def run_tool(
+        self, task_id: str, context: ServerCallContext, function: Callable[..., Any], /, **arguments: Any
+    ) -> Any:
+        """Run a tool of the executor: its start is stored before it runs, and its result after it. Returns what it returns.
+
+            found = await store.run_tool(request.task_id, request.call_context, look_up, order="4711")
+
+        A function that is no coroutine function runs in a thread. Inside, `current_call().key` is the idempotency key.
+        If the process dies in it, `tool_runs()` names the call. The task must be saved."""
+        session = await run_blocking(self.tool_runs, task_id, context)
+        name = getattr(function, "__name__", type(function).__name__)
+        frame, call = await run_blocking(open_run, session, name, arguments)
+        with frame, ToolRuns(frame).run(call) as run:  # the start and the result are short writes
+            is_awaited = inspect.iscoroutinefunction(function)
+            value = await (function(**arguments) if is_awaited else run_blocking(function, **arguments))
+            try:
+                run.finish(value)
+            except InvalidInput:  # it has run, and its result is its own matter
+                run.finish(f"[a value of type {type(value).__name__}]")
+        return value
+
+    def tool_runs(self, task_id: str, context: ServerCallContext) -> holdfast.Session:
+        """A thread beside a task, with the runs of its tools: `tool_runs(…).recover()` names those that were running when a
+        process died. It is deleted with the task. Raises InvalidArgument if the owner has no task with this id."""
+        actor = self._actor(context)
+        listed = self._find(task_id, actor)
+        if listed is None:
+            reason = f"no task with the id {describe_value(task_id)} is saved: await store.save(task, context) first"
+            raise InvalidArgument(argument="task_id", reason=reason)
+        return self._session(actor, _beside(listed), create=True)
 
     def _actor(self, context: ServerCallContext) -> str:
         owner = self._resolve_owner(context)
@@ -232,15 +278,21 @@ class HoldfastTaskStore(TaskStore):
         listed = self._find(task_id, actor)
         if listed is None:
             return
-        try:
-            self._session(actor, listed).destroy("the task was deleted", offload=False)
-        except SessionNotFound:
-            pass  # deleted before, by a process that did not come to the next line
+        for each in (_beside(listed), listed):
+            with contextlib.suppress(
+                SessionNotFound
+            ):  # deleted before, by a process that did not come to the next line
+                self._session(actor, each).destroy("the task was deleted", offload=False)
         self._saved.forget(_place(actor, listed))
         self._unlist(actor, task_id)
 
     def _unlist(self, actor: str, task_id: str) -> None:
         self._ledger(actor).retract(shorten_name(f"task:{task_id}"), reason="the task was deleted")
+
+
+def _beside(listed: _Listed) -> _Listed:
+    """The thread of the tools of a task."""
+    return listed._replace(thread=f"{listed.thread}{_TOOLS}")
 
 
 def _place(actor: str, listed: _Listed) -> Place:

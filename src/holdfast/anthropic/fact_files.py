@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import holdfast
 from holdfast.anthropic.file_tree import CommandRefused, Edit, check_text, describe_file, format_size
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidName, TooLarge
 
 FOLDER = "facts"
 _SUFFIX = ".md"
@@ -84,6 +84,13 @@ class FactFiles:
             raise CommandRefused(f"{shown} was not changed: a fact cannot be empty. Delete the file instead.")
         try:
             fact = self._ledger.set(key, value, reason="written with the memory tool")
+        except TooLarge as error:
+            raise CommandRefused(
+                f"{shown} was not changed: a fact has at most {error.limit:,} bytes. Create a file outside of "
+                f"/memories/{FOLDER} for a long text."
+            ) from error
+        except InvalidName as error:
+            raise CommandRefused(f"{shown} was not changed: no fact can have this name: {error.reason}") from error
         except HoldfastError as error:
             raise CommandRefused(f"{shown} was not changed: {error}") from error
         if fact.is_claim:
@@ -99,7 +106,10 @@ class FactFiles:
     def _find(self, name: str) -> holdfast.Fact | None:
         if not name.endswith(_SUFFIX) or "/" in name:
             return None
-        fact = self._ledger.get(unquote(name.removesuffix(_SUFFIX)))
+        try:
+            fact = self._ledger.get(unquote(name.removesuffix(_SUFFIX)))
+        except InvalidName:  # no fact has such a key
+            return None
         return fact if fact is not None and fact.is_current_at(time.time_ns() // 1_000) else None
 
     def _require(self, name: str, shown: str) -> holdfast.Fact:

@@ -25,7 +25,9 @@ from holdfast.anthropic.file_tree import (
     read_path,
     require_file,
 )
-from holdfast.errors import InvalidArgument, VersionConflict
+from holdfast.errors import InvalidArgument, InvalidName, VersionConflict
+from holdfast.model import limits
+from holdfast.model.names import check_name
 from holdfast.types import NewEntry, shorten_name
 
 SESSION = "memory-files"
@@ -34,6 +36,7 @@ TREE_KIND = "memory.tree"
 _TRIES = 100
 _BATCH = 150
 _PAGE = 1_000
+_SHOWN_CHARS = 200
 
 T = TypeVar("T")
 
@@ -279,6 +282,12 @@ class MemoryFiles:
         write.is_changed = True
 
     def _note(self, write: _Write, path: str, text: str | None, command: str) -> str:
+        try:
+            check_name("path", path, limits.LONG_NAME_BYTES)
+        except InvalidName as error:
+            raise CommandRefused(
+                f"No file can have the path /memories/{path[:_SHOWN_CHARS]}: {error.reason}"
+            ) from error
         key = _new_key()
         body: Any = {"path": path, "text": text, "by": self._by, "command": command}
         write.entries.append(NewEntry(FILE_KIND, key, body, parent=path))

@@ -32,6 +32,7 @@ from claude_agent_sdk.types import (
 
 from holdfast.claude.facts import describe_facts
 from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.frameworks.claude_agents import name_agent
 from holdfast.frameworks.claude_entries import COMPACTION_KIND, INTENT_KIND, OUTCOME_KIND
 from holdfast.frameworks.claude_lines import is_machine_text
 from holdfast.frameworks.claude_logs import ClaudeLog
@@ -118,8 +119,8 @@ class SessionHooks:
     async def start_tool(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Store that a tool starts, before it runs."""
         tool = cast("PreToolUseHookInput", given)
-        log = self._open_log(_key_of(tool))
         try:
+            log = await run_blocking(self._find_log, tool)
             if not await self._start(log, tool["tool_use_id"]):
                 intent = {"call": tool["tool_use_id"], "name": tool["tool_name"], "input": tool["tool_input"]}
                 await run_blocking(log.note, INTENT_KIND, tool["tool_use_id"], intent)
@@ -160,7 +161,8 @@ class SessionHooks:
         self, tool: PostToolUseHookInput | PostToolUseFailureHookInput, outcome: dict[str, Any]
     ) -> HookJSONOutput:
         with _log_failure("outcome of a tool"):
-            await run_blocking(self._open_log(_key_of(tool)).note, OUTCOME_KIND, tool["tool_use_id"], outcome)
+            log = await run_blocking(self._find_log, tool)
+            await run_blocking(log.note, OUTCOME_KIND, tool["tool_use_id"], outcome)
         return {}
 
     async def note_compaction(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
@@ -182,8 +184,18 @@ class SessionHooks:
     async def settle_subagent(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Record what a sub-agent said, and end its frame."""
         with _log_failure("end of a sub-agent"):
-            await run_blocking(self._open_log(_key_of(cast("SubagentStopHookInput", given))).end)
+            log = await run_blocking(self._find_log, cast("SubagentStopHookInput", given))
+            await run_blocking(log.end)
         return {}
+
+    def _find_log(self, given: Any) -> ClaudeLog:
+        """The log of the session, or of the sub-agent, that a hook is called for. A hook names a sub-agent by its id; the
+        log of one that a workflow started is in a folder of that workflow."""
+        log, agent = self._open_log(_key_of(given)), given.get("agent_id")
+        if not agent or log.has_lines():
+            return log
+        paths = log.list_agents()
+        return next((log.agent(path) for path in paths if name_agent(path) == agent), log)
 
 
 def _key_of(given: Any) -> SessionKey:

@@ -102,8 +102,8 @@ class HoldfastSessionStore:
     def unknown_calls(self, session_id: str, project_key: str) -> list[UnknownCall]:
         """The tool calls of a session and of its sub-agents that were started and have no outcome: after a crash, they may
         have taken effect."""
-        paths = ["", *self._list_subkeys(project_key, session_id)]
-        logs = (self._open_log(LogName(project_key, session_id, path)) for path in paths)
+        main = self._open_log(LogName(project_key, session_id))
+        logs = [main, *(main.agent(path) for path in main.list_callers())]
         return [call for log in logs for call in log.unknown_calls()]
 
     def log(self, key: SessionKey) -> ClaudeLog:

@@ -183,7 +183,7 @@ def import_(settings: Settings, source: str, transcript: str | None, thread: str
 
     Events that exist already are skipped. The file, or the schema on a server, is created if it does not exist.
     A log of Claude Code is a file or a folder in ~/.claude/projects; each session in it becomes a session of the same
-    name, and its sub-agents become threads of it. Importing it again adds what is new.
+    name, and its sub-agents become frames of it. Importing it again adds what is new.
     """
     _check_thread(transcript, thread)
     is_folder = os.path.isdir(source)

@@ -1,13 +1,13 @@
 """The frames of sub-agents: what a sub-agent of Claude Code says is in a frame of its session.
 
-Laws: sub-agents run side by side and may outlive each other, so each has a root frame. A frame ends once, with the last
-reply as its result; what the sub-agent says later is in a further frame. Any process finds the frames of a sub-agent in
-entries, also one that was killed between a frame and its entry.
+Laws: the frame of a sub-agent that a sub-agent started is below the frame of that one, which does not complete before
+it; all others are root frames, for they run side by side. A frame ends once, with the last reply as its result; what the
+sub-agent says later is in a further frame. Any process finds the frames of a sub-agent in entries, also one that was
+killed between a frame and its entry.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,17 +15,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 import holdfast
-from holdfast.errors import AlreadyTerminal, InvalidArgument, KeyConflict
+from holdfast.errors import AlreadyTerminal, ChildrenActive, InvalidArgument, KeyConflict
 from holdfast.frameworks.claude_lines import Line, text_of_prompt
+from holdfast.frameworks.claude_messages import clean_name
 from holdfast.model import limits
-from holdfast.model.frames.frames import Ending
+from holdfast.model.frames.frames import Ending, FrameState
 from holdfast.model.sessions.messages import Message
 from holdfast.types import shorten_name
 
 AGENT_KIND = "claude.agent"
 """The kind of the entries that name the frames of a sub-agent; the first one of each sub-agent names none."""
 _BUDGET = 1_000_000_000
-"""Claude Code limits what a sub-agent spends, not the frame."""
+_SHARE = 20
+"""Claude Code limits what a sub-agent spends, not the frame. One below another gets a part of what is left of that one."""
 _GOAL_CHARS = 200
 _RESULT_BYTES = limits.SPOOL_BYTES - 100
 _PAGE = 1_000
@@ -57,6 +59,8 @@ class AgentDescription(NamedTuple):
     type: str = ""
     call: str = ""
     """The id of the tool call that started it."""
+    parent: str = ""
+    """The id of the sub-agent that started it, if the log names one."""
 
 
 class AgentEnd(NamedTuple):
@@ -97,9 +101,12 @@ class AgentFrames:
         self._number += 1
         inputs = self._inputs(about)
         key = shorten_name(f"claude/{session.scope.session}/{self._number}/{self.subpath}")
-        cause = shorten_name(about.call) if about.call else None
+        cause = clean_name(about.call) or None
+        parent = _find_parent(session, about)
+        budget = _BUDGET if parent is None else max(1, parent.budget.available // _SHARE)
+        options: Any = {"key": key, "cause": cause, "max_subframe_depth": limits.FRAME_DEPTH}
         try:
-            frame = session.frame(about.goal, budget=_BUDGET, inputs=inputs, key=key, cause=cause).frame_id
+            frame = session.frame(about.goal, budget=budget, inputs=inputs, parent=parent, **options).frame_id
         except KeyConflict:  # a process died before it stored the entry, and knew less of the sub-agent
             frame = _find_frame(session, inputs["agent"], {*self.ids})
         self._note(session, frame=frame, call=about.call)
@@ -129,13 +136,19 @@ class AgentFrames:
                 self._number = 1
                 self._note(session)
 
-    def pop(self, session: holdfast.Session, status: Ending, reply: Message | None) -> None:
-        """End the frame, with a reply as its result."""
+    def pop(self, session: holdfast.Session, status: Ending, reply: Message | None) -> bool:
+        """End the frame, with a reply as its result. False if it cannot complete, because a sub-agent that it started goes
+        on."""
         live = self.find_live(session)
         if live is not None:
-            with contextlib.suppress(AlreadyTerminal):  # by another process
-                text = reply.text if reply is not None else ""
-                session.frames.get(live).pop(status, _shorten(text), cascade=True)
+            text = reply.text if reply is not None else ""
+            try:
+                session.frames.get(live).pop(status, _shorten(text), cascade=status != "completed")
+            except ChildrenActive:
+                return False
+            except AlreadyTerminal:  # by another process
+                pass
+        return True
 
     def erase(self, session: holdfast.Session) -> None:
         """Erase what the sub-agent said, and its frames."""
@@ -167,14 +180,39 @@ def list_agents(session: holdfast.Session) -> list[str]:
     return list(dict.fromkeys(record.subpath for record in _read_records(session)))
 
 
-def find_agent(session: holdfast.Session, end: AgentEnd) -> str | None:
-    """The subpath of a sub-agent that the log of the session speaks of, if it has a live frame."""
+def find_agent(session: holdfast.Session, end: AgentEnd, parent: str | None = "") -> str | None:
+    """The subpath of a sub-agent that a log speaks of, if it has a live frame. The log of a sub-agent, in the frame
+    `parent`, knows only of those that it started."""
     live = session.state().frames
-    for record in _read_records(session) if live else ():
+    is_known = parent == "" or (parent in live and live[parent].children > 0)
+    known = {each.id for each in live.values() if parent in ("", each.parent)} if is_known else ()
+    for record in _read_records(session) if known else ():
         is_named = bool(end.agent) and name_agent(record.subpath) == end.agent
-        if record.frame in live and (is_named or (end.call and record.call == end.call)):
+        if record.frame in known and (is_named or (end.call and record.call == end.call)):
             return record.subpath
     return None
+
+
+def find_parent_agent(session: holdfast.Session, frame: str) -> str | None:
+    """The subpath of the sub-agent that the frame of another is below."""
+    parent = session.frames.get(frame).state().parent
+    if parent is None:
+        return None
+    return next((record.subpath for record in _read_records(session) if record.frame == parent), None)
+
+
+def _find_parent(session: holdfast.Session, about: AgentDescription) -> FrameState | None:
+    """The live frame of the sub-agent that started this one; None if the session did, or that one has ended."""
+    live = session.state().frames
+    if not live:
+        return None
+    if about.parent:
+        frames = [each.frame for each in _read_records(session) if name_agent(each.subpath) == about.parent]
+    else:
+        frames = [call.frame or "" for call in session.open_calls() if about.call and call.provider_id == about.call]
+    found = next((live[frame] for frame in frames if frame in live), None)
+    can_have_more = found is not None and found.depth < found.limits.max_subframe_depth and found.budget.available > 0
+    return found if can_have_more else None
 
 
 def _read_records(session: holdfast.Session, parent: str | None = None) -> Iterator[_Record]:
@@ -198,7 +236,8 @@ def describe_agent(subpath: str, lines: Iterable[Line], calls: dict[str, str]) -
             prompt = text_of_prompt(line["message"].get("content"))
     goal = _read_text(about.get("description")) or prompt or f"sub-agent {name_agent(subpath)}"
     call = _read_text(about.get("toolUseId")) or calls.get(prompt, "")
-    return AgentDescription(goal[:_GOAL_CHARS], _read_text(about.get("agentType")), call)
+    parent = _read_text(about.get("parentAgentId"))
+    return AgentDescription(goal[:_GOAL_CHARS], _read_text(about.get("agentType")), call, parent)
 
 
 def find_starting_calls(lines: Iterable[Line]) -> dict[str, str]:

@@ -110,7 +110,7 @@ class LogEntries:
     # Entries of this log
 
     def _kind(self, kind: str) -> str:
-        return kind if not self.name.subpath else _AGENT + kind.removeprefix("claude.")
+        return agent_kind(kind) if self.name.subpath else kind
 
     def _entry(self, kind: str, key: str, body: Any) -> NewEntry:
         return NewEntry(self._kind(kind), key, body, self.name.subpath or None)
@@ -197,6 +197,11 @@ class LogEntries:
             if len(page) < size or page[-1].seq <= after:
                 return lines[::-1]
             before = page[-1].seq
+
+
+def agent_kind(kind: str) -> str:
+    """The kind of the entries of a sub-agent."""
+    return _AGENT + kind.removeprefix("claude.")
 
 
 def name_entry(uuid: str) -> str:

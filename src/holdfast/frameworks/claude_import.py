@@ -14,13 +14,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 import holdfast
 from holdfast.errors import FileAbsent, ImportRefused
+from holdfast.frameworks.claude_agents import name_agent
 from holdfast.frameworks.claude_entries import LogName
 from holdfast.frameworks.claude_lines import Line, is_log_line, line_id
 from holdfast.frameworks.claude_logs import ClaudeLog
@@ -83,17 +84,53 @@ def import_logs(
     if not files:
         raise ImportRefused(line=1, reason="it is not a log of Claude Code")
     imported = ImportedLogs()
-    for file in files:
-        _import_file(engine, file, actor, imported)
-        if progress is not None:
-            progress(file.stat().st_size)
+    for name, named in _group_files(files, actor).items():
+        main = ClaudeLog(engine, name)
+        main.hold()
+        parents = {_read_parent(file) for _, file in named}
+        logs = {path: main.agent(path) if path else main for path, _ in named}
+        for path, log in logs.items():
+            if path and name_agent(path) in parents:
+                log.hold()
+        for path, file in named:
+            _import_file(logs[path], file, imported)
+            if progress is not None:
+                progress(file.stat().st_size)
+        for log in logs.values():
+            log.end()
     return imported
 
 
-def _import_file(engine: holdfast.Engine, file: Path, actor: str | None, imported: ImportedLogs) -> None:
-    name = _name_log(file, actor)
-    main = ClaudeLog(engine, name._replace(subpath=""))
-    log = main.agent(name.subpath) if name.subpath else main
+def _group_files(files: Iterable[Path], actor: str | None) -> dict[LogName, list[tuple[str, Path]]]:
+    """The files of each session, with their subpaths: the session, and its sub-agents, each after the one that started
+    it."""
+    found: dict[LogName, list[tuple[str, Path]]] = {}
+    for file in files:
+        name = _name_log(file, actor)
+        found.setdefault(name._replace(subpath=""), []).append((name.subpath, file))
+    for named in found.values():
+        parents = {name_agent(path): _read_parent(file) for path, file in named if path}
+        named.sort(key=lambda each: _depth_of(each[0], parents))
+    return found
+
+
+def _depth_of(path: str, parents: dict[str, str]) -> int:
+    """How many sub-agents are above one; -1 for the session."""
+    above: list[str] = []
+    agent = name_agent(path) if path else ""
+    while (agent := parents.get(agent, "")) and agent not in above:
+        above.append(agent)
+    return len(above) if path else -1
+
+
+def _read_parent(file: Path) -> str:
+    """The id of the sub-agent that started the one of a file; empty if the session did."""
+    described = next((_parse(content) for number, content in _read_sidecar(file) if number == 0), None)
+    parent = (described or {}).get("parentAgentId")
+    return parent if type(parent) is str else ""
+
+
+def _import_file(log: ClaudeLog, file: Path, imported: ImportedLogs) -> None:
     stored = log.load() or []
     session = log.session()
     messages = session.state().messages if session is not None else 0
@@ -115,7 +152,6 @@ def _import_file(engine: holdfast.Engine, file: Path, actor: str | None, importe
             batch = []
     imported.lines += len(batch)
     log.append(batch)
-    log.end()
     session = log.session()
     imported.messages += (session.state().messages if session is not None else 0) - messages
     imported.sessions += not log.name.subpath

@@ -17,10 +17,12 @@ import holdfast
 from holdfast.errors import EntryConflict, InvalidInput, VersionConflict
 from holdfast.frameworks.claude_agents import (
     AgentDescription,
+    AgentEnd,
     AgentFrames,
     describe_agent,
     find_agent,
     find_ends,
+    find_parent_agent,
     find_starting_calls,
     is_description,
     is_finished,
@@ -35,6 +37,7 @@ from holdfast.frameworks.claude_entries import (
     Fold,
     LogEntries,
     LogName,
+    agent_kind,
     decode,
     name_entry,
     split_lines,
@@ -84,8 +87,13 @@ class ClaudeLog(LogEntries):
         self._parents: dict[str, str | None] = {}
         """The line that a line follows, by their uuids; of lines that were read here."""
         self._agents: dict[str, ClaudeLog] = {}
+        self._main = self
+        """The log of the session."""
         self._is_finished = False
         """A sub-agent has said its last."""
+        self._is_held = False
+        self._ends: list[AgentEnd] = []
+        """What was read, while this log is held, of sub-agents that did not complete."""
         self._calls: dict[str, str] = {}
         """Calls that start sub-agents in the file of a session, by their prompts."""
         self._roots: dict[str, str] = {}
@@ -96,18 +104,29 @@ class ClaudeLog(LogEntries):
 
     def agent(self, subpath: str) -> ClaudeLog:
         """The log of a sub-agent of this session."""
+        if self._main is not self:
+            return self._main.agent(subpath)
         with self._lock:
             if subpath not in self._agents:
                 log = self._agents[subpath] = ClaudeLog(
                     self._engine, self.name._replace(subpath=subpath), user=self._user
                 )
                 log._lock = self._lock  # they write to one session
+                log._main = self
             return self._agents[subpath]
 
     def list_agents(self) -> list[str]:
         """The subpaths of the sub-agents that were ever in this session."""
         session = self.session()
         return list_agents(session) if session is not None else []
+
+    def list_callers(self) -> list[str]:
+        """The subpaths of the sub-agents that can have called tools: also of those of which no line is stored yet."""
+        session = self.session()
+        if session is None:
+            return []
+        started = session.entries.list(kind=agent_kind(INTENT_KIND), limit=_PAGE, bodies=False)
+        return list(dict.fromkeys([*self.list_agents(), *(entry.parent for entry in started if entry.parent)]))
 
     def frames(self) -> list[holdfast.Frame]:
         """The frames of a sub-agent, oldest first: it has a further one for what it says after it has ended."""
@@ -172,13 +191,20 @@ class ClaudeLog(LogEntries):
             if session is not None:
                 self._follow(session)
 
+    def hold(self) -> None:
+        """The logs of the sub-agents that this one starts are read after it: complete no frame of it before end()."""
+        self._is_held = True
+
     def end(self, status: Ending = "completed") -> None:
         """Nothing more comes: end the frame of this sub-agent, or those of all sub-agents in the file of this session. One
-        is completed if its last reply calls no tool; else it goes on."""
+        is completed if its last reply calls no tool, and no sub-agent of it goes on; else it goes on."""
         with self._lock:
             session = self.session()
+            self._is_held = False
             if session is not None:
                 self._follow(session)
+                ends, self._ends = self._ends, []
+                self._end_agents(session, ends)
                 self._settle(session, status, is_over=True)
             for log in list(self._agents.values()):
                 if log._file is not None:
@@ -201,7 +227,7 @@ class ClaudeLog(LogEntries):
                 continue
             if self._agent is None:
                 self._follow_sidechains(session, lines)
-                self._end_agents(session, lines)
+            self._end_agents(session, [end for _, line in lines for end in find_ends(line)])
             if lines:
                 self._progress.last = max(self._progress.last, lines[-1][0])
             if self._agent is not None and any(is_description(line) for _, line in lines):
@@ -243,18 +269,26 @@ class ClaudeLog(LogEntries):
         if self._agent is None or self._agent.find_live(session) is None:
             return
         progress = self._progress
+        self._is_finished = self._is_finished or is_over
         is_replied = progress.ends_with_reply() and progress.reply_stop not in _CUT_OFF
-        is_over = is_over or self._is_finished or bool(progress.reply_stop)
-        if status != "completed" or (is_replied and is_over):
-            newest = session.messages(before=progress.seqs[-1] + 1, limit=1)[0] if is_replied else None
-            self._agent.pop(session, status, newest)
+        can_complete = is_replied and not self._is_held and (self._is_finished or bool(progress.reply_stop))
+        if status == "completed" and not can_complete:
+            return
+        frame = self._agent.ids[-1]
+        newest = session.messages(before=progress.seqs[-1] + 1, limit=1)[0] if is_replied else None
+        if self._agent.pop(session, status, newest):
+            above = find_parent_agent(session, frame)
+            if above is not None:
+                self.agent(above).follow()  # it may have waited for this one
 
-    def _end_agents(self, session: holdfast.Session, lines: list[tuple[int, Line]]) -> None:
-        """End the frames of sub-agents of which the session was told that they have ended."""
-        for end in (end for _, line in lines for end in find_ends(line)):
-            subpath = find_agent(session, end)
+    def _end_agents(self, session: holdfast.Session, ends: Iterable[AgentEnd]) -> None:
+        """End the frames of sub-agents of which this log was told that they have ended."""
+        for end in ends:
+            subpath = find_agent(session, end, self._agent.find_live(session) if self._agent is not None else "")
             if subpath is not None:
                 self.agent(subpath).end(end.status)
+            elif self._is_held and end.status != "completed":
+                self._ends.append(end)
 
     def _follow_sidechains(self, session: holdfast.Session, lines: list[tuple[int, Line]]) -> None:
         """Record what sub-agents say in the file of the session, each in a frame of its own."""

@@ -183,9 +183,9 @@ def reduce_message(message: Line) -> Line:
 def _clean_block(block: Line, role: str) -> Line:
     if block.get("type") == "tool_result" and role == "user":
         text = text_of_prompt(block.get("content")) or json.dumps(block.get("content"))
-        return {**block, "tool_use_id": _clean_name(block.get("tool_use_id")) or "call", "content": _repair(text)}
+        return {**block, "tool_use_id": clean_name(block.get("tool_use_id")) or "call", "content": _repair(text)}
     if block.get("type") == "tool_use" and role == "assistant":
-        name, call = _clean_name(block.get("name")), _clean_name(block.get("id"))
+        name, call = clean_name(block.get("name")), clean_name(block.get("id"))
         if not name or not call or type(block.get("input")) is not dict:
             return {"type": "text", "text": json.dumps(block)}
         repaired: Line = json.loads(_repair(json.dumps(block["input"], ensure_ascii=False)), parse_constant=str)
@@ -195,7 +195,7 @@ def _clean_block(block: Line, role: str) -> Line:
     return {"type": "text", "text": json.dumps(block)}
 
 
-def _clean_name(name: object) -> str:
+def clean_name(name: object) -> str:
     """A name of a tool or a call without what names cannot have; empty if nothing is left."""
     text = "".join(each for each in _repair(name) if each.isprintable()) if type(name) is str else ""
     return shorten_name(text) if text else ""

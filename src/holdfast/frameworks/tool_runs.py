@@ -22,6 +22,8 @@ UnknownOutcome = Literal["raise", "tell", "repeat"]
 """What happens when a framework runs a call again whose first run has no result: OutcomeUnknown is raised; the model is
 told, and nothing runs; or the tool runs again."""
 
+_RUN_TOKENS = 1
+"""The budget of the frame of one run: it calls no model."""
 _PAUSE = "tool_pause"
 """The kind of the entries for calls that wait for input."""
 _CURRENT: contextvars.ContextVar[StartedCall | None] = contextvars.ContextVar("holdfast_call", default=None)
@@ -145,6 +147,22 @@ class ToolRuns:
         text = describe_unknown(error)
         self._session.result(error.call, text, is_error=True)
         return text
+
+
+def open_run(session: holdfast.Session, name: str, arguments: dict[str, Any]) -> tuple[holdfast.Frame, str]:
+    """A frame for one run of a tool, with its call: for frameworks that store no calls, or store them late."""
+    frame = session.frame(f"Run the tool {name}", budget=_RUN_TOKENS)
+    given = {each: _read_argument(value) for each, value in arguments.items()}
+    reply = frame.record("assistant", tool_calls=[{"name": name, "args": given}], pack=False)
+    return frame, reply.tool_calls[0].id
+
+
+def _read_argument(value: object) -> Any:
+    """An argument as JSON. What has no JSON form does not come from the model, such as the context of the agent."""
+    try:
+        return holdfast.conversion.to_json("the arguments", value)
+    except HoldfastError:
+        return f"[a value of type {type(value).__name__}]"
 
 
 def finish_run(run: ToolRun, value: object, *, is_error: bool = False) -> None:

@@ -11,12 +11,8 @@ from typing import Any
 from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolMetadata, ToolOutput
 
 import holdfast
-from holdfast.errors import HoldfastError
 from holdfast.frameworks.engines import run_blocking
-from holdfast.frameworks.tool_runs import ToolRuns
-
-FRAME_TOKENS = 1
-"""The budget of such a frame: it calls no model."""
+from holdfast.frameworks.tool_runs import ToolRuns, open_run
 
 
 class ObservedTool(AsyncBaseTool):
@@ -46,13 +42,10 @@ class ObservedTool(AsyncBaseTool):
 
     def _open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[holdfast.Frame, str]:
         """A frame for one run, with the call."""
-        name = self.metadata.get_name()
-        frame = self._session.frame(f"Run the tool {name}", budget=FRAME_TOKENS)
-        given = {each: _read_argument(value) for each, value in kwargs.items()}
+        given = dict(kwargs)
         if args:
-            given["args"] = [_read_argument(value) for value in args]
-        reply = frame.record("assistant", tool_calls=[{"name": name, "args": given}], pack=False)
-        return frame, reply.tool_calls[0].id
+            given["args"] = [*args]
+        return open_run(self._session, self.metadata.get_name(), given)
 
 
 class ObservedFunctionTool(ObservedTool, FunctionTool):
@@ -66,14 +59,6 @@ class ObservedFunctionTool(ObservedTool, FunctionTool):
 def observe_tool(tool: AsyncBaseTool, session: holdfast.Session) -> AsyncBaseTool:
     """The tool, with its runs stored in this session."""
     return ObservedFunctionTool(tool, session) if isinstance(tool, FunctionTool) else ObservedTool(tool, session)
-
-
-def _read_argument(value: object) -> Any:
-    """An argument as JSON. What has no JSON form does not come from the model, such as the context of the agent."""
-    try:
-        return holdfast.conversion.to_json("the arguments", value)
-    except HoldfastError:
-        return f"[a value of type {type(value).__name__}]"
 
 
 def _clean(text: str) -> str:

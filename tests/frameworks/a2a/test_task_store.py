@@ -45,7 +45,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 import holdfast
-from holdfast.a2a import HoldfastTaskStore
+from holdfast.a2a import HoldfastTaskStore, current_call
 
 
 class Named(User):
@@ -457,6 +457,112 @@ def test_kill_9_loses_no_saved_task(url: str) -> None:
             f"message {n}" for n in range(len(found.history))
         ]
         assert engine.admin.verify().ok
+
+
+TOOL_CHILD = """
+import asyncio, os, signal, sys
+import holdfast
+from holdfast.a2a import current_call
+from tests.frameworks.a2a.test_task_store import ADA, HoldfastTaskStore, task
+
+def pay(to, euros):
+    print(current_call().key, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    store = HoldfastTaskStore(holdfast.open(sys.argv[1]))
+    await store.save(task("t1", "Pay Rossi."), ADA)
+    await store.run_tool("t1", ADA, pay, to="Rossi", euros=40)
+
+asyncio.run(main())
+"""
+
+
+def test_kill_9_in_a_tool_leaves_an_unknown_outcome_with_its_key(url: str) -> None:
+    command = [sys.executable, "-c", TOOL_CHILD, url]
+    key = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False).stdout
+    with holdfast.open(url) as engine:
+        store = HoldfastTaskStore(engine)
+        runs = store.tool_runs("t1", ADA)
+        (unknown,) = runs.recover().unknown_outcomes
+        assert unknown.key == key.strip() != ""
+        (call,) = runs.messages()[-1].tool_calls
+        assert (call.name, call.args) == ("pay", {"to": "Rossi", "euros": 40})
+        assert runs.frames.get(str(unknown.frame)).result(str(unknown.call), "The bank says: paid.").text
+        assert not runs.recover().unknown_outcomes
+        assert run(store.run_tool("t1", ADA, lambda: 1)) == 1
+        assert [each.text for each in engine.session("c1", actor="ada", thread="t1").messages()] == ["Pay Rossi."]
+        assert engine.admin.verify().ok
+
+
+def test_tools_of_a_task_run_once_each_with_any_value(engine: holdfast.Engine) -> None:
+    store, keys = HoldfastTaskStore(engine), set[str]()
+    run(store.save(task("t1", "hello"), ADA))
+    odd = object()
+
+    def look_up(order: str) -> Any:
+        call = current_call()
+        assert call is not None
+        keys.add(call.key)
+        return {"order": order} if order != "odd" else odd
+
+    async def wait(order: str) -> str:
+        call = current_call()
+        assert call is not None
+        keys.add(call.key)
+        await asyncio.sleep(0)
+        return order
+
+    def fail() -> None:
+        raise ValueError("no route to the bank")
+
+    async def scenario() -> list[Any]:
+        runs = [store.run_tool("t1", ADA, look_up, order=each) for each in ("7", "odd")]
+        return await asyncio.gather(*runs, store.run_tool("t1", ADA, wait, order="8"))
+
+    assert run(scenario()) == [{"order": "7"}, odd, "8"]
+    assert len(keys) == 3
+    with pytest.raises(ValueError, match="no route"):
+        run(store.run_tool("t1", ADA, fail))
+    runs = store.tool_runs("t1", ADA)
+    said = sorted(each.text for each in runs.messages() if each.role == "tool")
+    assert said == ["8", "ValueError: no route to the bank", "[a value of type object]", '{"order":"7"}']
+    assert not runs.recover().unknown_outcomes
+    assert [each.status for each in runs.frames.list()].count("failed") == 1
+    with pytest.raises(holdfast.errors.InvalidArgument, match="save"):
+        run(store.run_tool("t1", BO, look_up, order="7"))
+    assert run(store.list(ListTasksRequest(), ADA)).total_size == 1
+    assert "hello" in engine.session("c1", actor="ada", thread="t1").pack().text
+    assert "look_up" not in engine.session("c1", actor="ada", thread="t1").pack().text
+    run(store.delete("t1", ADA))
+    with pytest.raises(holdfast.errors.SessionNotFound):
+        runs.state()
+    run(store.save(task("t1", "again"), ADA))
+    assert run(store.run_tool("t1", ADA, wait, order="9")) == "9"
+    assert engine.admin.verify().ok
+
+
+def test_a_tool_that_is_cancelled_may_have_taken_effect(file_engine: holdfast.Engine) -> None:
+    store = HoldfastTaskStore(file_engine)
+    run(store.save(task("t1", "hello"), ADA))
+
+    async def scenario() -> None:
+        begun = asyncio.Event()
+
+        async def book() -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        running = asyncio.create_task(store.run_tool("t1", ADA, book))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run(scenario())
+    (unknown,) = store.tool_runs("t1", ADA).recover().unknown_outcomes
+    assert unknown.key is not None
+    assert len(unknown.key) == 32
 
 
 def test_an_awaited_engine_is_refused() -> None:

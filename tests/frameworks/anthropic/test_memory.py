@@ -35,6 +35,33 @@ def refuse(tool: MemoryTool, command: str, **fields: Any) -> str:
     return str(caught.value)
 
 
+def test_what_cannot_be_stored_is_refused_in_words_for_a_model(file_engine: holdfast.Engine) -> None:
+    """A model that reads of an argument of a program, or that its memory is not available, gives its memory up."""
+    tool = MemoryTool(file_engine, user="ada")
+    run(tool, "create", path=NOTES, file_text="tea")
+    for path in ("/memories/a\tb", "/memories/a\u2028b", "/memories/" + "d/" * 3_000 + "f"):
+        for refused in (
+            refuse(tool, "create", path=path, file_text="x"),
+            refuse(tool, "rename", old_path=NOTES, new_path=path),
+        ):
+            assert refused.startswith(f"No file can have the path {path[:150]}")
+            assert len(refused) < 400
+        assert refuse(tool, "view", path=path) == f"The path {path} does not exist. Please provide a valid path."
+        assert refuse(tool, "delete", path=path) == f"The path {path} does not exist"
+        with pytest.raises(InvalidArgument, match="No file can have"):
+            tool.files.write(path, "x")
+    for name in ("", "a\tb", "k" * 300):
+        path = f"/memories/facts/{name}.md"
+        assert refuse(tool, "view", path=path) == f"The path {path} does not exist. Please provide a valid path."
+        assert refuse(tool, "delete", path=path) == f"The path {path} does not exist"
+        said = refuse(tool, "create", path=path, file_text="Oslo")
+        assert "no fact can have this name" in said if name else "name them /memories/facts/<key>.md" in said
+    said = refuse(tool, "create", path="/memories/facts/cv.md", file_text="x" * 70_000)
+    assert "at most 65,536 bytes" in said
+    assert "outside of /memories/facts" in said
+    assert tool.files.paths() == [NOTES]
+
+
 def test_every_version_of_a_file_is_kept_with_its_writer(engine: holdfast.Engine) -> None:
     tool = MemoryTool(engine, user="ada", by="support-bot")
     run(tool, "create", path=NOTES, file_text="tea\n")

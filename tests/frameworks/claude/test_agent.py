@@ -17,6 +17,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, get_session_mess
 
 import holdfast
 from holdfast.claude import HoldfastSessionStore
+from holdfast.frameworks.claude_import import import_logs
 from tests.frameworks.messages_api import call, fake_api, results_in, text
 
 ROOT = Path(__file__).parents[3]
@@ -113,6 +114,46 @@ def test_an_agent_with_tools_and_a_subagent_is_a_conversation(engine: holdfast.E
     assert engine.admin.verify().ok
     loaded = asyncio.run(get_session_messages_from_store(store, name, directory=str(home)))
     assert len(loaded) >= 6
+
+
+def test_subagents_that_a_subagent_starts_are_below_its_frame(file_engine: holdfast.Engine, home: Path) -> None:
+    """Claude Code starts the first one in the background, and the two below it side by side."""
+
+    def script(request: dict[str, Any]) -> list[dict[str, Any]]:
+        results, asked = results_in(request), json.dumps(request["messages"][0])
+        if "Count a file." in asked:
+            return (
+                [text("It has one line.")] if results else [text("I look."), call("Bash", "toolu_b", command="echo 1")]
+            )
+        if is_subagent(request):
+            more = {"prompt": "Count a file.", "subagent_type": "general-purpose"}
+            below = [call("Agent", f"toolu_below_{each}", description=f"below {each}", **more) for each in (1, 2)]
+            return [text("Led.")] if results else below
+        lead = call("Agent", "toolu_1", description="lead", prompt="Lead.", subagent_type="general-purpose")
+        return [text("Done.")] if results else [lead]
+
+    store = HoldfastSessionStore(file_engine)
+    with fake_api(script) as api:
+        name = asyncio.run(ask("Go.", options(store, api.url, home)))
+    (project,) = {row.actor for row in file_engine.sessions()}
+    session = store.session(name, project)
+    frames = {row.goal: session.frames.get(row).state() for row in session.frames.list()}
+    above = frames["lead"]
+    assert (above.parent, above.status, above.summary) == (None, "completed", "Led.")
+    for goal in ("below 1", "below 2"):
+        assert (frames[goal].parent, frames[goal].status) == (above.id, "completed")
+        assert frames[goal].summary == "It has one line."
+    assert len(frames) == 3
+    assert session.frames.get(above.id).spend().usage.input_tokens > above.usage.input_tokens
+    assert store.unknown_calls(name, project) == []
+    assert file_engine.admin.verify().ok
+    with holdfast.open("memory:") as other:  # the local log says the same
+        import_logs(other, home / "config")
+        imported = other.session(name, actor=project)
+        found = {row.goal: imported.frames.get(row).state() for row in imported.frames.list()}
+        shown = {goal: (state.status, state.summary) for goal, state in frames.items()}
+        assert {goal: (state.status, state.summary) for goal, state in found.items()} == shown
+        assert {state.parent for state in found.values()} == {None, found["lead"].id}
 
 
 def test_a_session_is_resumed_from_the_store_and_facts_are_given_with_each_prompt(

@@ -201,13 +201,40 @@ def test_tools_of_subagents_are_started_in_their_frames_and_their_end_is_that_of
         stop = {"agent_id": "a1", "agent_type": "Explore", "agent_transcript_path": "x", "stop_hook_active": False}
         await call_hook(hooks, "SubagentStop", **stop)
         assert frame.state().status == "active"  # its last words are not stored yet
-        await append(store, [chat.result("toolu_9", "7"), *chat.reply("Seven.")], key)
+        await append(store, [chat.result("toolu_9", "7")], key)
         assert frame.state().status == "active"
-        await call_hook(hooks, "SubagentStop", **stop)
+        await append(store, chat.reply("Seven."), key)
 
     asyncio.run(finish())
     assert (frame.state().status, frame.state().summary) == ("completed", "Seven.")
     assert store.unknown_calls(SESSION, "-work-shop") == []
+
+
+def test_the_tools_of_a_subagent_of_a_workflow_are_its_own(file_engine: holdfast.Engine) -> None:
+    """A hook has the id of a sub-agent, not its path."""
+    store, chat = HoldfastSessionStore(file_engine), Chat()
+    hooks, path = store.hooks(wait_s=0), "subagents/workflows/w1/agent-a1"
+
+    async def run() -> None:
+        await append(store, [chat.prompt("Count.")], {**KEY, "subpath": path})
+        await start(hooks, "toolu_9", agent_id="a1", agent_type="Explore")  # its call is not stored yet
+        await start(hooks, "toolu_8", agent_id="b2", agent_type="Explore")  # nothing of this one is
+
+    asyncio.run(run())
+    found = [(each.id, each.subpath) for each in store.unknown_calls(SESSION, "-work-shop")]
+    assert found == [("toolu_9", path), ("toolu_8", "subagents/agent-b2")]
+
+    async def finish() -> None:
+        for agent, call in (("a1", "toolu_9"), ("b2", "toolu_8")):
+            outcome = {"tool_name": "Bash", "tool_response": "7", "tool_use_id": call}
+            await call_hook(hooks, "PostToolUse", agent_id=agent, agent_type="Explore", **outcome)
+        await append(store, chat.reply("Seven."), {**KEY, "subpath": path})
+        await call_hook(hooks, "SubagentStop", agent_id="a1", agent_type="Explore", stop_hook_active=False)
+
+    asyncio.run(finish())
+    assert store.unknown_calls(SESSION, "-work-shop") == []
+    (frame,) = store.frames(SESSION, "-work-shop", path)
+    assert (frame.state().status, frame.state().summary) == ("completed", "Seven.")
 
 
 def test_a_store_that_fails_denies_tools_and_lets_prompts_pass(file_engine: holdfast.Engine) -> None:

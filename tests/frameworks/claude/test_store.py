@@ -450,6 +450,80 @@ def test_a_subagent_that_is_stopped_ends_as_the_session_says(file_engine: holdfa
     assert [call.frame for call in session.open_calls()] == [session.frames.list()[2].id]
 
 
+def test_a_subagent_of_a_subagent_is_in_a_frame_below_its_frame(engine: holdfast.Engine) -> None:
+    """The one below may be started in the background, and end last."""
+    chat, store = Chat(), HoldfastSessionStore(engine)
+    append(store, KEY, [chat.prompt("Go."), *chat.reply("", ("Agent", "toolu_a1", {"prompt": "x"}), stop="tool_use")])
+    outer, inner = agent_lines("a1", "toolu_a1", 1), agent_lines("b2", "toolu_b2", 2)
+    last = agent_lines("c3", "toolu_c3", 1)
+    own = Chat()
+    side: dict[str, Any] = {"isSidechain": True, "agentId": "a1"}
+    calls = [("Agent", "toolu_b2", {"prompt": "y"}), ("Agent", "toolu_c3", {"prompt": "z"})]
+    append(store, agent_key("a1"), [*outer[:4], *own.reply("Two more.", *calls, stop="tool_use", **side)])
+    append(store, agent_key("b2"), [inner[0] | {"parentAgentId": "a1"}, *inner[1:4]])
+    other = HoldfastSessionStore(engine)  # another process knows nothing but the store
+    append(other, agent_key("c3"), last[:3])  # found by the call alone
+    names = (KEY["session_id"], KEY["project_key"])
+    (above,), (below,), (third,) = (store.frames(*names, f"subagents/agent-{each}") for each in ("a1", "b2", "c3"))
+    assert above.state().status == "waiting"
+    assert [below.state().parent, third.state().parent] == [above.frame_id, above.frame_id]
+    assert [each.goal for each in below.ancestry()] == ["Work of a1", "Work of b2"]
+    append(store, agent_key("c3"), last[3:4])
+    append(store, agent_key("a1"), [own.result("toolu_c3", "It was stopped.", is_error=True, **side)])
+    assert [above.state().status, third.state().status] == ["waiting", "failed"]
+    launched = own.result("toolu_b2", "Launched.", **side) | {"toolUseResult": {"status": "async_launched"}}
+    append(store, agent_key("a1"), [launched, *own.reply("I wait no longer.", stop="end_turn", **side)])
+    assert [above.state().status, below.state().status] == ["waiting", "active"]
+    append(store, agent_key("b2"), inner[4:])
+    assert [(each.state().status, each.state().summary) for each in (above, below)] == [
+        ("completed", "I wait no longer."),
+        ("completed", "b2 is done."),
+    ]
+    assert above.spend().usage.output_tokens == below.spend().usage.output_tokens + 15 + 5
+    session = store.session(*names)
+    assert texts_in(session, below.frame_id)[-1] == "b2 is done."
+    assert not session.frames.list(status="live")
+    asyncio.run(store.delete(agent_key("b2")))
+    assert "b2 is done" not in "".join(str(event) for event in session.events(limit=1_000))
+    assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"toolUseId": "a\x00b"},
+        {"toolUseId": "a" * 5_000},
+        {"toolUseId": 5, "parentAgentId": 5},
+        {"parentAgentId": "a1"},
+        {"parentAgentId": "\ud800x"},
+        {"description": "\ud800\x00 x" * 100, "agentType": "\x00"},
+    ],
+    ids=str,
+)
+def test_no_description_of_a_subagent_is_refused(file_engine: holdfast.Engine, about: dict[str, Any]) -> None:
+    store, lines = HoldfastSessionStore(file_engine), agent_lines("a1", "toolu_a1", 1)
+    lines = [lines[0] | about, *lines[1:]]
+    append(store, agent_key("a1"), lines)
+    assert load(store, agent_key("a1")) == lines
+    (frame,) = store.frames(KEY["session_id"], KEY["project_key"], "subagents/agent-a1")
+    assert (frame.state().status, frame.state().parent) == ("completed", None)
+
+
+def test_a_subagent_that_is_stopped_takes_those_below_it_with_it(file_engine: holdfast.Engine) -> None:
+    chat, store = Chat(), HoldfastSessionStore(file_engine)
+    append(store, KEY, [chat.prompt("Go."), *chat.reply("", ("Agent", "toolu_a1", {"prompt": "x"}), stop="tool_use")])
+    append(store, agent_key("a1"), agent_lines("a1", "toolu_a1", 1)[:4])
+    about, *lines = agent_lines("b2", "toolu_b2", 1)
+    append(store, agent_key("b2"), [about | {"parentAgentId": "a1"}, *lines[:2]])
+    append(store, KEY, [chat.result("toolu_a1", "Stopped by the user", is_error=True)])
+    session = store.session(KEY["session_id"], KEY["project_key"])
+    assert [each.status for each in session.frames.list()] == ["failed", "cancelled"]
+    append(store, agent_key("b2"), lines[2:])  # it went on
+    assert [each.status for each in session.frames.list()] == ["failed", "cancelled", "completed"]
+    assert session.frames.list()[2].parent is None
+    assert load(store, agent_key("b2")) == [about | {"parentAgentId": "a1"}, *lines]
+
+
 def write_log(
     folder: Path, cwd: Path, session: str, lines: list[dict[str, Any]], subagent: list[dict[str, Any]]
 ) -> None:

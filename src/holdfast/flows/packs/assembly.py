@@ -325,7 +325,7 @@ def _gather(
         *build_working_candidates(state, request),
     ]
     last = [
-        *(yield from build_handle_candidates(context, request, functools.partial(_answered_calls, items), display)),
+        *(yield from build_handle_candidates(context, request, items, display)),
         *(yield from build_frame_candidates(context, state, request, items)),
     ]
     texts = [(one.origin, one.text) for one in (*first, *last) if one.origin and not one.omission]
@@ -361,12 +361,6 @@ def _gather(
 
 def _late_candidate(text: str, seq: int) -> PackCandidate:
     return PackCandidate(id="late results", section="notes", text=text, priority="high", source="evidence", origin=seq)
-
-
-def _answered_calls(items: Sequence[HistoryItem]) -> frozenset[str]:
-    """The calls whose results are in the history."""
-    messages = (message for item in items if isinstance(item, MessageGroup) for message in item.messages)
-    return frozenset(result.tool_call_id for message in messages for result in message.tool_results)
 
 
 def _check_critical_bodies(items: Sequence[HistoryItem], budget: int) -> None:

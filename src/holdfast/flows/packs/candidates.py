@@ -198,17 +198,22 @@ def build_situation_candidates(situation: SituationState) -> list[PackCandidate]
 
 
 def build_handle_candidates(
-    context: SessionContext, request: PackRequest, find_answered: Callable[[], frozenset[str]], display: Display
+    context: SessionContext, request: PackRequest, items: Sequence[HistoryItem], display: Display
 ) -> Flow[list[PackCandidate]]:
-    """The handles of the frame, and those that the request names. Results that are in the history are left out:
-    `find_answered` returns the calls that they answer."""
+    """The handles of the frame, and those that the request names. Results that are in the history are left out."""
     handles = (yield from _find_reachable(context)) if context.frame is not None else []
     candidates: list[PackCandidate] = []
     if handles:
-        score_of, in_view = _build_scorer(request.query), find_answered()
+        score_of, in_view = _build_scorer(request.query), _answered_calls(items)
         scores = {handle.id: score_of(f"{handle.title} {handle.source or ''}") for handle in handles}
         for handle in sorted(handles, key=lambda one: (-one.score, -scores[one.id], -one.at)):
-            candidates.append((yield from _show_handle(context, request, handle, scores[handle.id], in_view, display)))
+            candidate = yield from _show_handle(context, request, handle, scores[handle.id], in_view, display)
+            is_open = not candidate.omission and handle.priority != "critical" and handle.id not in request.include
+            if is_open and handle.kind == "sub_agent_join" and handle.source is not None:
+                result_text = text_of(content_of((yield from read_event(context.scope.stream, handle.at)))).strip()
+                if _is_told(items, frame_seq(handle.source), result_text):
+                    candidate = replace(candidate, omission=_IN_HISTORY)
+            candidates.append(candidate)
     for name in request.include:
         if name in {handle.id for handle in handles}:
             continue
@@ -224,6 +229,12 @@ def build_handle_candidates(
         result = added if added is not None and added.kind == "sub_agent_join" else None
         candidates.append((yield from _read_candidate(context, name, candidate, display, result)))
     return candidates
+
+
+def _answered_calls(items: Sequence[HistoryItem]) -> frozenset[str]:
+    """The calls whose results are in the history."""
+    messages = (message for item in items if isinstance(item, MessageGroup) for message in item.messages)
+    return frozenset(result.tool_call_id for message in messages for result in message.tool_results)
 
 
 def _show_handle(
@@ -420,10 +431,11 @@ def _build_finished_candidates(
 
 
 def _is_told(items: Sequence[HistoryItem], start: int, result: str) -> bool:
-    """Whether the history has the result of a frame: frameworks put what a sub-agent said into the main conversation."""
-    messages = (message for item in items if isinstance(item, MessageGroup) for message in item.messages)
-    later = (message for message in messages if message.seq > start)
-    texts = (text for each in later for text in (each.text, *(text_of(one.content) for one in each.tool_results)))
+    """Whether the history has the result of a frame: frameworks put what a sub-agent said into the main conversation, as a
+    message that follows, or as the result of the call. An import may read that before the sub-agent."""
+    messages = [message for item in items if isinstance(item, MessageGroup) for message in item.messages]
+    texts = [text_of(answer.content) for message in messages for answer in message.tool_results]
+    texts += (message.text for message in messages if message.seq > start)
     whole = _strip_lines(result)
     return len(whole) >= _QUOTE and any(whole in _strip_lines(text) for text in texts)
 
