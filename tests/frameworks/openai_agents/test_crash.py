@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from agents.testing import ModelStep
 
 import holdfast
 from agents import Agent, Runner, function_tool
@@ -119,6 +120,45 @@ def check_calls_are_forgotten(engine: holdfast.Engine, name: str) -> None:
     assert texts(without_tail(model.calls[0].input)) == ["Pay 5 euros.", "Hi."]
     with pytest.raises(holdfast.errors.InvalidArgument):
         bind(engine, name, abandoned=cast("Any", "ignore"))
+
+
+class PowerFailure(BaseException):
+    """Stands for the end of a process."""
+
+
+@function_tool
+def die(euros: int) -> str:
+    """Die."""
+    raise PowerFailure
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_the_same_words_again_after_a_crash(engine: holdfast.Engine, *, streamed: bool, turns: int) -> None:
+    """Who asks again says the same: the call of the run that broke off is not overlooked."""
+    model = script()
+    for number in range(turns):
+        model.enqueue(ModelStep(output=[say("Hello.", f"m{number}")]))
+    model.enqueue(ModelStep(output=[call("die", "c1", euros=5)]))
+    agent = Agent(name="desk", model=model, tools=[die])
+    for _ in range(turns):
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1"), streamed=streamed)
+    with pytest.raises(PowerFailure):
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1"), streamed=streamed)
+
+    with pytest.raises(OutcomeUnknown) as caught:
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1", abandoned="raise"), streamed=streamed)
+    model = script([say("I will check.")], [say("Still checking.")])
+    agent = Agent(name="desk", model=model, tools=[die])
+    before = [text for _ in range(turns) for text in ("Pay 5 euros.", "Hello.")]
+    for number in range(2):
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1"), streamed=streamed)
+        shown = texts(without_tail(model.calls[number].input))
+        assert shown[: len(before) + 2] == [*before, "Pay 5 euros.", '{"euros": 5}']
+        assert "outcome of this call is unknown" in shown[len(before) + 2]
+        assert caught.value.key in shown[len(before) + 2]
+        assert shown[len(before) + 3 :] == ["Pay 5 euros.", "I will check.", "Pay 5 euros."][: 1 + 2 * number]
+    assert engine.session("order-1").recover().unknown_outcomes == ()
 
 
 def test_two_processes_lose_no_item(url: str, folder: Path) -> None:
