@@ -397,7 +397,7 @@ class ItemConversation:
                     labelled += whole
                     start = end
                     continue
-                group = ItemGroup(f"item-{uuid.uuid4().hex}", end - start)
+                group = ItemGroup(_name_item(), end - start)
             labelled += [NewItem(item, group) for item in items[start:end]]
             start = end
         return labelled
@@ -406,7 +406,7 @@ class ItemConversation:
         """The items of a reply of which the SDK adds a part, with the others: it leaves out the calls of tools that raised.
         Nothing if the items are of no such reply."""
         reply = next((each for each in replies if {*keys} < {*each.keys}), None)
-        if reply is None or not is_model_item(items[0]):
+        if reply is None or self._abandoned == "forget" or not is_model_item(items[0]):
             return []
         waiting = {call.id for call in self.session.open_calls() if not call.attempts}
         added = {call_of(item) for item in items}
@@ -441,25 +441,39 @@ class ItemConversation:
             self._adopt(reply)
 
     def _settle_missing(self) -> None:
-        """Add the results of calls that the SDK left out when it added the others of their reply."""
-        recent = self.log.items[-_RECENT:]
+        """Add the results of calls that the SDK has without a result: it left them out when it added the others of their
+        reply, or they were approved in a run that broke off. A call that did not start is of no interest."""
+        recent = self.log.shown[-_RECENT:]
         answered = {call_of(each.item) for each in recent if is_output(each.item)}
-        left = [each for each in recent if each.is_adopted and call_of(each.item) not in (None, *answered)]
-        if not left:
+        left = [each for each in recent if not is_output(each.item) and call_of(each.item) not in (None, *answered)]
+        if not left or self._abandoned == "forget":
             return
-        missing = {call_of(each.item) for each in left}
-        waiting = [call for call in self.session.open_calls() if (call.provider_id or call.id) in missing]
+        messages = self.session.messages(limit=_RECENT)
+        replies = {str(each.metadata.get("id")): each for each in messages if each.tool_calls}
+        ran = {result.tool_call_id for each in messages if not each.closing for result in each.tool_results}
+        waiting = {call.id: call for call in self.session.open_calls()}
+        ran.update(call.id for call in waiting.values() if call.attempts)
+        lost = {
+            call.id: (reply, call.provider_id or call.id)
+            for each in left
+            if (reply := replies.get(each.group.name)) is not None
+            for call in reply.tool_calls
+            if (call.provider_id or call.id) == call_of(each.item) and (each.is_adopted or call.id in ran)
+        }
+        self._give_up([call for call in waiting.values() if call.id in lost])
+        names = {name for _, name in lost.values()}
+        rendered = {reply.seq: self._render(reply) for reply, _ in lost.values()}
+        results = [item for items in rendered.values() for item in items if is_output(item) and call_of(item) in names]
+        if results:
+            self.log.append([NewItem(item, ItemGroup(_name_item()), is_adopted=True) for item in results])
+
+    def _give_up(self, waiting: Sequence[OpenCall]) -> None:
+        """Close calls of a run that broke off, unless the program is to find out first."""
         self.check_running(waiting)
         unknown = [call for call in waiting if call.attempts and call.name not in self._repeatable]
         if self._abandoned == "raise" and unknown:
             raise _outcome_unknown(unknown[0])
         self._close(waiting)
-        names = {each.group.name for each in left}
-        replies = [each for each in self.session.messages(limit=_RECENT) if each.metadata.get("id") in names]
-        items = [
-            item for each in replies for item in self._render(each) if is_output(item) and call_of(item) in missing
-        ]
-        self.log.append([NewItem(item, ItemGroup(f"item-{uuid.uuid4().hex}"), is_adopted=True) for item in items])
 
     def _close(self, waiting: Sequence[OpenCall]) -> None:
         """Give calls of a run that broke off the results that the model is told."""
@@ -476,7 +490,7 @@ class ItemConversation:
         label = ItemGroup(reply.name, len(made), reply.group.digest)
         new = [NewItem(item, label, is_adopted=True) for item in made]
         outputs = [item for item in items if is_output(item)]
-        new += [NewItem(item, ItemGroup(f"item-{uuid.uuid4().hex}"), is_adopted=True) for item in outputs]
+        new += [NewItem(item, ItemGroup(_name_item()), is_adopted=True) for item in outputs]
         self.log.append(new)
 
     def _render(self, reply: Message) -> list[Item]:
@@ -512,6 +526,10 @@ def _shadow(group: list[LoggedItem]) -> ShadowMessage:
 
 def _makes_call(item: Item, call: str | None) -> bool:
     return is_model_item(item) and call is not None and call_of(item) == call
+
+
+def _name_item() -> str:
+    return f"item-{uuid.uuid4().hex}"
 
 
 def _outcome_unknown(call: OpenCall) -> OutcomeUnknown:

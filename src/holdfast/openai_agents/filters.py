@@ -214,8 +214,13 @@ class _PackItems:
             for each in logged:
                 if each.key in self._sent:
                     yield each, self._sent[each.key]
-                elif each.is_adopted:
+                elif each.is_adopted or self._has_adopted_result(each):
                     yield each, copy.deepcopy(each.item)
+
+    def _has_adopted_result(self, call: LoggedItem) -> bool:
+        """Whether the SDK leaves the call out because it has no result of it."""
+        result = self._outputs.get((call.group.name, call_of(call.item) or ""))
+        return result is not None and result is not call and result.is_adopted
 
 
 def _count_read(known: Sequence[LoggedItem], marks: Sequence[str]) -> int:
