@@ -46,6 +46,9 @@ _BATCH = limits.BATCH_MESSAGES // 2
 _DIGEST_CHARS = 16
 _SHARED = 10_000
 """The sessions of an engine whose shadows know of each other, in this process."""
+RESULT_DIGEST = "tool_message"
+"""In the metadata of a result that an adapter recorded when its tool ended: the digest of the message of the framework. A
+list with another message for this call has changed the result since: then that one is recorded in its place."""
 _UNSEEN = frozenset({"usage", "metadata"})
 """Fields of a message that no model sees."""
 _ENCODER = msgspec.json.Encoder(order="deterministic", enc_hook=str)
@@ -140,7 +143,7 @@ class _Transcript(msgspec.Struct):
                 _Known(
                     seq=message.seq,
                     id=name,
-                    digest=str(fields.get("digest") or ""),
+                    digest=str(fields.get("digest") or message.metadata.get(RESULT_DIGEST) or ""),
                     answers=tuple(
                         self.call_ids.get(result.tool_call_id, result.tool_call_id) for result in message.tool_results
                     ),
@@ -406,13 +409,13 @@ class Shadow:
             taken = self.session.withdraw(after=compared.after, reason="taken back by the framework", expect=expect)
             gone = taken.messages if taken is not None else ()
             withdrawn = len(gone)
-            if tells_lost and (text := describe_lost(gone, _list_calls(compared.new))):
-                self._untold.append({"role": "system", "content": text})
             left = self._load()
             expect = left.version
             stayed = {each.seq for each in transcript.known if each.seq <= compared.after}
             if not stayed <= {each.seq for each in left.known}:  # calls were withdrawn with their results
                 compared = compared._replace(new=compare(left.known).new)
+            if tells_lost and (text := describe_lost(gone, _list_calls(compared.new))):
+                self._untold.append({"role": "system", "content": text})
         recorded: list[Message] = []
         new = [*self._untold, *(self._mark(each) for each in compared.new)]
         for start in range(0, len(new), _BATCH):
@@ -477,6 +480,7 @@ def _compare(
         start = place = 0
     front = messages[:start]
     dropped = any(each.id for each in known[:place])
+    stale = _find_stale(known, messages)
     at, number = place, start
     passed: set[str] = set()  # calls of the current group whose results were recorded beside the list, in any order
     while number < len(messages):
@@ -484,15 +488,27 @@ def _compare(
         if message.message.get("tool_call_id") in passed:
             number += 1
             continue
-        while at < len(known) and _is_beside(known[at]) and not _matches(known[at], message):
+        while (
+            at < len(known)
+            and _is_beside(known[at])
+            and not _matches(known[at], message)
+            and known[at].seq not in stale
+        ):
             passed.update(() if known[at].is_evidence else known[at].answers)
             at += 1
-        if at == len(known) or not _matches(known[at], message):
+        if at == len(known) or not _matches(known[at], message) or known[at].seq in stale:
             break
         passed = _find_answers_beside(known, at) if known[at].calls else passed | {*known[at].answers}
         at, number = at + 1, number + 1
-    compared = _continue(known, at, messages[number:], passed, exact=exact)
+    compared = _continue(known, at, messages[number:], passed, exact=exact, stale=stale)
     return _Comparison(compared.new, () if dropped else tuple(front), compared.after)
+
+
+def _find_stale(known: Sequence[_Known], messages: Sequence[ShadowMessage]) -> set[int]:
+    """The seqs of results that a list has otherwise than they were recorded when their tools ended."""
+    results = {each.answers[0]: each for each in known if each.digest and not each.id and len(each.answers) == 1}
+    answers = ((each, results.get(str(each.message.get("tool_call_id")))) for each in messages) if results else ()
+    return {result.seq for message, result in answers if result is not None and result.digest != message.digest}
 
 
 def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
@@ -508,12 +524,18 @@ def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
 
 
 def _continue(
-    known: Sequence[_Known], at: int, rest: Sequence[ShadowMessage], passed: set[str], *, exact: bool
+    known: Sequence[_Known],
+    at: int,
+    rest: Sequence[ShadowMessage],
+    passed: set[str],
+    *,
+    exact: bool,
+    stale: Set[int] = frozenset(),
 ) -> _Comparison:
     """Both agree up to `at`. Results of the calls there belong to the list, wherever the framework has them."""
     calls = next((each.calls for each in reversed(known[:at]) if each.calls), ())
     answered = {*passed}
-    while at < len(known) and (_is_beside(known[at]) or {*known[at].answers} & {*calls}):
+    while at < len(known) and (_is_beside(known[at]) or {*known[at].answers} & {*calls}) and known[at].seq not in stale:
         answered.update(() if known[at].is_evidence else known[at].answers)
         at += 1
     new = tuple(each for each in rest if each.message.get("tool_call_id") not in answered)

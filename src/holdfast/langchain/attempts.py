@@ -21,6 +21,7 @@ from holdfast.conversion import to_json
 from holdfast.errors import CallAnswered, EntryConflict, OutcomeUnknown
 from holdfast.flows.sessions.tools import describe_error
 from holdfast.frameworks.lost_runs import mark_not_run, mark_unknown
+from holdfast.frameworks.shadows import RESULT_DIGEST
 from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome, describe_unknown
 from holdfast.langgraph.deflation import pack_bytes, unpack_bytes
 from holdfast.langgraph.messages import to_shadow
@@ -32,8 +33,6 @@ _KIND = "langchain attempt"
 _LATEST = 300
 """The newest messages among which the result of a call of the last reply is."""
 _EDIT = "langchain edit"
-DIGEST = "tool_message"
-"""In the metadata of a result: the digest of the message of LangChain."""
 _COMMAND = "command"
 """In the metadata of a result: the tool also changed the state of the agent."""
 _ANSWER = "langchain answer"
@@ -102,7 +101,7 @@ class ToolAttempts:
         metadata: dict[str, Any] = {} if isinstance(response, ToolMessage) else {_COMMAND: True}
         if answers:
             shadow = to_shadow(answers[-1])
-            message = {**shadow.message, "metadata": {**metadata, DIGEST: shadow.digest}}
+            message = {**shadow.message, "metadata": {**metadata, RESULT_DIGEST: shadow.digest}}
             self._session.record_all([message], as_found=True)
         else:
             self._session.result(call_id, "The tool has run.", metadata=metadata)

@@ -16,10 +16,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 import holdfast
 from holdfast.errors import CallAnswered, CallNotFound, Conflict, InvalidInput
-from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
+from holdfast.frameworks.shadows import RESULT_DIGEST, Shadow, ShadowMessage, mark_message
 from holdfast.frameworks.shown import ShownMessage, show_pack
-from holdfast.langchain.attempts import DIGEST, ToolAttempts, recorded_id
+from holdfast.langchain.attempts import ToolAttempts, recorded_id
 from holdfast.langgraph.messages import to_shadow, to_shadows
+from holdfast.model.sessions.messages import Message
 from holdfast.render.entries import arguments_object
 
 
@@ -100,7 +101,7 @@ class AgentConversation:
         """Record results that came with a reply: of a structured answer."""
         for message in results:
             shadow = to_shadow(message)
-            self.session.record_all([{**shadow.message, "metadata": {DIGEST: shadow.digest}}], as_found=True)
+            self.session.record_all([{**shadow.message, "metadata": {RESULT_DIGEST: shadow.digest}}], as_found=True)
 
     def ensure_reply(self, call: Mapping[str, Any], messages: Sequence[BaseMessage], *, point: str = "") -> None:
         """Record the reply that made a call, as it is now, unless it is the last that was recorded: other middleware may
@@ -234,13 +235,19 @@ class _RequestBuilder:
         call_id = call.provider_id or call.id
         own = self._results.get(call_id)
         if own is not None:
-            recorded = message.metadata.get(DIGEST) if message is not None else None
+            recorded = _digest_of(message) if message is not None else None
             was_changed = recorded is not None and to_shadow(own).digest != recorded
             if shown.is_original or was_changed:
                 return own
         return ToolMessage(
             shown.text, tool_call_id=call_id, name=call.name, status="error" if shown.is_error else "success"
         )
+
+
+def _digest_of(result: Message) -> object:
+    """The digest of the message of LangChain that a result was recorded from."""
+    origin = result.metadata.get("framework")
+    return origin.get("digest") if isinstance(origin, dict) else result.metadata.get(RESULT_DIGEST)
 
 
 def give_id(message: BaseMessage) -> None:
