@@ -29,6 +29,7 @@ from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidArgument, VersionConflict
 from holdfast.flows.entries.recordings import record_with_entries
 from holdfast.frameworks.engines import is_local, observe_recorded, peek_state
+from holdfast.frameworks.lost_runs import describe_lost
 from holdfast.model import limits
 from holdfast.model.names import Scope
 from holdfast.model.sessions.messages import Message
@@ -45,6 +46,9 @@ _BATCH = limits.BATCH_MESSAGES // 2
 _DIGEST_CHARS = 16
 _SHARED = 10_000
 """The sessions of an engine whose shadows know of each other, in this process."""
+RESULT_DIGEST = "tool_message"
+"""In the metadata of a result that an adapter recorded when its tool ended: the digest of the message of the framework. A
+list with another message for this call has changed the result since: then that one is recorded in its place."""
 _UNSEEN = frozenset({"usage", "metadata"})
 """Fields of a message that no model sees."""
 _ENCODER = msgspec.json.Encoder(order="deterministic", enc_hook=str)
@@ -139,7 +143,7 @@ class _Transcript(msgspec.Struct):
                 _Known(
                     seq=message.seq,
                     id=name,
-                    digest=str(fields.get("digest") or ""),
+                    digest=str(fields.get("digest") or message.metadata.get(RESULT_DIGEST) or ""),
                     answers=tuple(
                         self.call_ids.get(result.tool_call_id, result.tool_call_id) for result in message.tool_results
                     ),
@@ -220,6 +224,8 @@ class Shadow:
     ) -> None:
         self.session = session
         self._spares_started = spares_started
+        self._untold: list[dict[str, Any]] = []
+        """What models are to be told with the next messages that are recorded."""
         self._observe = observe
         self._unique_ids = unique_ids
         self._transcript = _Transcript()
@@ -244,6 +250,7 @@ class Shadow:
         continues: bool = False,
         whole: bool = False,
         point: str = "",
+        tells_lost: bool = False,
     ) -> ShadowOutcome:
         """Make the conversation of the session that of the framework.
 
@@ -252,7 +259,8 @@ class Shadow:
         Messages that are missing at the front stay: a framework that cuts its list off has not taken them back. A list that
         shares no message with the session replaces all; with `continues`, it goes on from the end. With `whole`, the list
         begins with the first message of the conversation: nothing is missing at its front. A list of a `point` that is not
-        after the one of lead() is ignored."""
+        after the one of lead() is ignored. With `tells_lost`, messages that are withdrawn may be of a run that the
+        framework has lost: models are told which tools have run in it, in a message of the system before what is new."""
 
         def compare(known: Sequence[_Known]) -> _Comparison:
             return _compare(known, messages, exact=exact, continues=continues, whole=whole)
@@ -268,7 +276,7 @@ class Shadow:
                 if compared.after is not None and self._spares_started and self._has_started_call():
                     return ShadowOutcome()
                 try:
-                    outcome = self._apply(transcript, compared, compare)
+                    outcome = self._apply(transcript, compared, compare, tells_lost=tells_lost)
                     is_whole = not outcome.extra and transcript is self._transcript
                     self._followed = (messages, transcript, len(transcript.known)) if is_whole else None
                     self._unread += outcome.recorded
@@ -388,22 +396,31 @@ class Shadow:
         return transcript.version
 
     def _apply(
-        self, transcript: _Transcript, compared: _Comparison, compare: Callable[[Sequence[_Known]], _Comparison]
+        self,
+        transcript: _Transcript,
+        compared: _Comparison,
+        compare: Callable[[Sequence[_Known]], _Comparison],
+        *,
+        tells_lost: bool,
     ) -> ShadowOutcome:
         withdrawn = 0
         expect = transcript.version
         if compared.after is not None:
             taken = self.session.withdraw(after=compared.after, reason="taken back by the framework", expect=expect)
-            withdrawn = len(taken.messages) if taken is not None else 0
+            gone = taken.messages if taken is not None else ()
+            withdrawn = len(gone)
             left = self._load()
             expect = left.version
             stayed = {each.seq for each in transcript.known if each.seq <= compared.after}
             if not stayed <= {each.seq for each in left.known}:  # calls were withdrawn with their results
                 compared = compared._replace(new=compare(left.known).new)
+            if tells_lost and (text := describe_lost(gone, _list_calls(compared.new))):
+                self._untold.append({"role": "system", "content": text})
         recorded: list[Message] = []
-        for start in range(0, len(compared.new), _BATCH):
-            batch = [self._mark(each) for each in compared.new[start : start + _BATCH]]
-            stored = self.session.record_all(batch, as_found=True, expect=expect)
+        new = [*self._untold, *(self._mark(each) for each in compared.new)]
+        for start in range(0, len(new), _BATCH):
+            stored = self.session.record_all(new[start : start + _BATCH], as_found=True, expect=expect)
+            self._untold.clear()
             expect = self._add_stored(stored, expect)
             recorded += stored
         return ShadowOutcome(tuple(recorded), compared.extra, withdrawn)
@@ -427,6 +444,12 @@ class Shadow:
                         observe_recorded(self.session, message)
                     self._attention.observed = message.seq
             self._attention.observed = self._attention.observed or self._transcript.version
+
+
+def _list_calls(messages: Iterable[ShadowMessage]) -> set[object]:
+    """The ids of the calls in messages of a framework, also of those that are only answered there."""
+    calls = {call.get("id") for each in messages for call in each.message.get("tool_calls", ())}
+    return calls | {each.message.get("tool_call_id") for each in messages}
 
 
 def _read_back(read: Callable[..., list[Message]], before: int, count: int) -> list[Message]:
@@ -457,6 +480,7 @@ def _compare(
         start = place = 0
     front = messages[:start]
     dropped = any(each.id for each in known[:place])
+    stale = _find_stale(known, messages)
     at, number = place, start
     passed: set[str] = set()  # calls of the current group whose results were recorded beside the list, in any order
     while number < len(messages):
@@ -464,15 +488,27 @@ def _compare(
         if message.message.get("tool_call_id") in passed:
             number += 1
             continue
-        while at < len(known) and _is_beside(known[at]) and not _matches(known[at], message):
+        while (
+            at < len(known)
+            and _is_beside(known[at])
+            and not _matches(known[at], message)
+            and known[at].seq not in stale
+        ):
             passed.update(() if known[at].is_evidence else known[at].answers)
             at += 1
-        if at == len(known) or not _matches(known[at], message):
+        if at == len(known) or not _matches(known[at], message) or known[at].seq in stale:
             break
         passed = _find_answers_beside(known, at) if known[at].calls else passed | {*known[at].answers}
         at, number = at + 1, number + 1
-    compared = _continue(known, at, messages[number:], passed, exact=exact)
+    compared = _continue(known, at, messages[number:], passed, exact=exact, stale=stale)
     return _Comparison(compared.new, () if dropped else tuple(front), compared.after)
+
+
+def _find_stale(known: Sequence[_Known], messages: Sequence[ShadowMessage]) -> set[int]:
+    """The seqs of results that a list has otherwise than they were recorded when their tools ended."""
+    results = {each.answers[0]: each for each in known if each.digest and not each.id and len(each.answers) == 1}
+    answers = ((each, results.get(str(each.message.get("tool_call_id")))) for each in messages) if results else ()
+    return {result.seq for message, result in answers if result is not None and result.digest != message.digest}
 
 
 def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
@@ -488,12 +524,18 @@ def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
 
 
 def _continue(
-    known: Sequence[_Known], at: int, rest: Sequence[ShadowMessage], passed: set[str], *, exact: bool
+    known: Sequence[_Known],
+    at: int,
+    rest: Sequence[ShadowMessage],
+    passed: set[str],
+    *,
+    exact: bool,
+    stale: Set[int] = frozenset(),
 ) -> _Comparison:
     """Both agree up to `at`. Results of the calls there belong to the list, wherever the framework has them."""
     calls = next((each.calls for each in reversed(known[:at]) if each.calls), ())
     answered = {*passed}
-    while at < len(known) and (_is_beside(known[at]) or {*known[at].answers} & {*calls}):
+    while at < len(known) and (_is_beside(known[at]) or {*known[at].answers} & {*calls}) and known[at].seq not in stale:
         answered.update(() if known[at].is_evidence else known[at].answers)
         at += 1
     new = tuple(each for each in rest if each.message.get("tool_call_id") not in answered)

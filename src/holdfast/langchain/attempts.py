@@ -20,6 +20,8 @@ import holdfast
 from holdfast.conversion import to_json
 from holdfast.errors import CallAnswered, EntryConflict, OutcomeUnknown
 from holdfast.flows.sessions.tools import describe_error
+from holdfast.frameworks.lost_runs import mark_not_run, mark_unknown
+from holdfast.frameworks.shadows import RESULT_DIGEST
 from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome, describe_unknown
 from holdfast.langgraph.deflation import pack_bytes, unpack_bytes
 from holdfast.langgraph.messages import to_shadow
@@ -31,8 +33,6 @@ _KIND = "langchain attempt"
 _LATEST = 300
 """The newest messages among which the result of a call of the last reply is."""
 _EDIT = "langchain edit"
-DIGEST = "tool_message"
-"""In the metadata of a result: the digest of the message of LangChain."""
 _COMMAND = "command"
 """In the metadata of a result: the tool also changed the state of the agent."""
 _ANSWER = "langchain answer"
@@ -101,7 +101,7 @@ class ToolAttempts:
         metadata: dict[str, Any] = {} if isinstance(response, ToolMessage) else {_COMMAND: True}
         if answers:
             shadow = to_shadow(answers[-1])
-            message = {**shadow.message, "metadata": {**metadata, DIGEST: shadow.digest}}
+            message = {**shadow.message, "metadata": {**metadata, RESULT_DIGEST: shadow.digest}}
             self._session.record_all([message], as_found=True)
         else:
             self._session.result(call_id, "The tool has run.", metadata=metadata)
@@ -134,29 +134,22 @@ class ToolAttempts:
         body = {"outcome": "interrupted"} if waits else {"outcome": "raised", "error": describe_error(error)}
         self._append(_KIND, _key(run.started.call, run.started.attempt), body)
 
-    def describe_open(self, call: OpenCall) -> str:
-        """What the model is told of a call that has no result, when the conversation goes on without it."""
+    def close(self, call: OpenCall) -> None:
+        """Give a result to a call that the conversation goes on without: the model is told what is known of it."""
+        entry = self._session.entries.get(_key(call.id, call.attempts)) if call.attempts else None
+        body = entry.body if entry is not None and isinstance(entry.body, dict) else {}
+        metadata: dict[str, Any] = {}
         if not call.attempts:
-            return self._describe_unstarted(call)
-        entry = self._session.entries.get(_key(call.id, call.attempts))
-        if entry is None:
+            text, metadata = self._describe_unstarted(call), mark_not_run()
+        elif entry is None:
             error = OutcomeUnknown(call=call.id, name=call.name, key=call.key, attempts=call.attempts)
-            return describe_unknown(error)
-        body = entry.body if isinstance(entry.body, dict) else {}
-        if body.get("outcome") == "raised":
-            return f"Error: {body.get('error')}"
-        return "Error: this call was interrupted, to wait for an answer, and was not completed."
-
-    def describe_lost(self, call: OpenCall) -> str:
-        """What the model is told of a call of unknown outcome whose reply is not in the conversation; nothing of any other
-        call."""
-        if not call.attempts or self._session.entries.get(_key(call.id, call.attempts)) is not None:
-            return ""
-        return (
-            f"An earlier run was interrupted in the tool {call.name}, and its messages are lost. The tool was started "
-            f"under the key {call.key}, and the outcome is unknown. It may have taken effect. Find out before you call "
-            "it again."
-        )
+            text, metadata = describe_unknown(error), mark_unknown(call.key)
+        elif body.get("outcome") == "raised":
+            text = f"Error: {body.get('error')}"
+        else:
+            text = "Error: this call was interrupted, to wait for an answer, and was not completed."
+            metadata = mark_not_run()
+        self._session.result(call, text, is_error=True, metadata=metadata)
 
     def _describe_unstarted(self, call: OpenCall) -> str:
         request = self._session.find_message(call.provider_id or call.id)

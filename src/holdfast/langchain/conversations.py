@@ -16,10 +16,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 import holdfast
 from holdfast.errors import CallAnswered, CallNotFound, Conflict, InvalidInput
-from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
+from holdfast.frameworks.shadows import RESULT_DIGEST, Shadow, ShadowMessage, mark_message
 from holdfast.frameworks.shown import ShownMessage, show_pack
-from holdfast.langchain.attempts import DIGEST, ToolAttempts, recorded_id
+from holdfast.langchain.attempts import ToolAttempts, recorded_id
 from holdfast.langgraph.messages import to_shadow, to_shadows
+from holdfast.model.sessions.messages import Message
 from holdfast.render.entries import arguments_object
 
 
@@ -54,12 +55,9 @@ class AgentConversation:
         shadows = self._convert(messages)
         self._lead(point)
         self._record_answers(messages, sent)
-        lost = self._close_calls(messages)
+        self._close_calls(messages)
         self._followed = messages
-        outcome = self._shadow.follow(shadows, exact=True)
-        if outcome.withdrawn and lost:
-            self.session.record_all([{"role": "system", "content": text} for text in lost], as_found=True)
-        return outcome.extra
+        return self._shadow.follow(shadows, exact=True, tells_lost=True).extra
 
     def hold(self) -> contextlib.AbstractContextManager[object]:
         """While it is held, no other run of this process on the same thread changes the conversation."""
@@ -103,7 +101,7 @@ class AgentConversation:
         """Record results that came with a reply: of a structured answer."""
         for message in results:
             shadow = to_shadow(message)
-            self.session.record_all([{**shadow.message, "metadata": {DIGEST: shadow.digest}}], as_found=True)
+            self.session.record_all([{**shadow.message, "metadata": {RESULT_DIGEST: shadow.digest}}], as_found=True)
 
     def ensure_reply(self, call: Mapping[str, Any], messages: Sequence[BaseMessage], *, point: str = "") -> None:
         """Record the reply that made a call, as it is now, unless it is the last that was recorded: other middleware may
@@ -117,7 +115,7 @@ class AgentConversation:
             if self._reply == (shadow.id, shadow.digest) and self._waits_for(call):
                 return
             self._followed = None
-            self._shadow.follow(self._convert(messages))
+            self._shadow.follow(self._convert(messages), tells_lost=True)
             self._reply = (shadow.id, shadow.digest)
 
     def _convert(self, messages: Sequence[BaseMessage]) -> list[ShadowMessage]:
@@ -147,24 +145,16 @@ class AgentConversation:
         waiting = {call.provider_id or call.id for call in self.session.open_calls() if not call.attempts}
         self.record_results(each for each in added if recorded_id({"id": each.tool_call_id}) in waiting)
 
-    def _close_calls(self, messages: Sequence[BaseMessage]) -> list[str]:
-        """Give results to calls that LangChain goes on without: the model is told what is known of them. Returns what to
-        tell of started calls whose replies LangChain does not have: a process was killed before their checkpoint was
-        stored, so their messages are withdrawn."""
+    def _close_calls(self, messages: Sequence[BaseMessage]) -> None:
+        """Give results to calls that LangChain goes on without: the model is told what is known of them."""
         open_calls = self.session.open_calls()
-        lost: list[str] = []
         if not open_calls:
-            return lost
-        made = {recorded_id(call) for each in messages if isinstance(each, AIMessage) for call in each.tool_calls}
+            return
         answered = {recorded_id({"id": each.tool_call_id}) for each in messages if isinstance(each, ToolMessage)}
         for call in open_calls:
-            name = call.provider_id or call.id
-            if name not in made and (text := self.attempts.describe_lost(call)):
-                lost.append(text)
-            if name not in answered:
+            if (call.provider_id or call.id) not in answered:
                 with contextlib.suppress(CallAnswered, CallNotFound):  # another run on this thread was faster
-                    self.session.result(call, self.attempts.describe_open(call), is_error=True)
-        return lost
+                    self.attempts.close(call)
 
 
 class _RequestBuilder:
@@ -245,13 +235,19 @@ class _RequestBuilder:
         call_id = call.provider_id or call.id
         own = self._results.get(call_id)
         if own is not None:
-            recorded = message.metadata.get(DIGEST) if message is not None else None
+            recorded = _digest_of(message) if message is not None else None
             was_changed = recorded is not None and to_shadow(own).digest != recorded
             if shown.is_original or was_changed:
                 return own
         return ToolMessage(
             shown.text, tool_call_id=call_id, name=call.name, status="error" if shown.is_error else "success"
         )
+
+
+def _digest_of(result: Message) -> object:
+    """The digest of the message of LangChain that a result was recorded from."""
+    origin = result.metadata.get("framework")
+    return origin.get("digest") if isinstance(origin, dict) else result.metadata.get(RESULT_DIGEST)
 
 
 def give_id(message: BaseMessage) -> None:

@@ -61,7 +61,7 @@ class ThreadTranscript:
             if converted is None:
                 return
             try:
-                self._shadow.follow(converted.messages, exact=spoken.exact, point=point)
+                self._shadow.follow(converted.messages, exact=spoken.exact, point=point, tells_lost=not spoken.exact)
             except HoldfastError:
                 logger.warning("The transcript of thread %r could not be followed.", self._id, exc_info=True)
                 return

@@ -25,9 +25,10 @@ from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
 from holdfast.frameworks.tool_runs import ToolRuns, describe_unknown
 from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.model.state import OpenCall
-from holdfast.openai_agents.item_log import ItemGroup, ItemLog, LoggedItem
+from holdfast.openai_agents.item_log import ItemGroup, ItemLog, LoggedItem, NewItem
 from holdfast.openai_agents.items import (
     Item,
+    build_call,
     build_message,
     call_of,
     check_item,
@@ -135,7 +136,8 @@ class ItemConversation:
         replies = self._find_replies()
         labelled = self._group_items(self._drop_adopted(new), replies)
         if any(map(is_user_message, new)):
-            claimed = {group.name for _, group in labelled}
+            claimed = {each.group.name for each in labelled}
+            self._settle_missing()
             self._settle_abandoned([reply for reply in replies if reply.name not in claimed])
             self._started.clear()
         keys = self.log.append(labelled) if labelled else []
@@ -266,7 +268,8 @@ class ItemConversation:
 
     def has_running_tools(self) -> bool:
         """Whether tools of this conversation are running here. A model call meanwhile is one of a tool."""
-        return bool(self._started)
+        tasks = [_RUNNING.get(started.key) for started in list(self._started.values())]
+        return any(task is not None and not task.done() for task in tasks)
 
     def sync(self) -> list[LoggedItem]:
         """Make the messages follow the items, and return what the SDK sees."""
@@ -373,11 +376,11 @@ class ItemConversation:
         adopted = {each.mark for each in self.log.shown[-_RECENT:] if each.is_adopted}
         return [item for item in items if item_key(item) not in adopted] if adopted else items
 
-    def _group_items(self, items: list[Item], replies: list[_Reply]) -> list[tuple[Item, ItemGroup]]:
+    def _group_items(self, items: list[Item], replies: list[_Reply]) -> list[NewItem]:
         """Each item, and the message that it belongs to."""
         keys = [item_key(item) for item in items]
         left = [reply for reply in replies if reply.keys]
-        labelled: list[tuple[Item, ItemGroup]] = []
+        labelled: list[NewItem] = []
         start = 0
         while start < len(items):
             reply = next((each for each in left if tuple(keys[start : start + len(each.keys)]) == each.keys), None)
@@ -390,10 +393,32 @@ class ItemConversation:
                     if any(tuple(keys[end : end + len(each.keys)]) == each.keys for each in left):
                         break
                     end += 1
-                group = ItemGroup(f"item-{uuid.uuid4().hex}", end - start)
-            labelled += [(item, group) for item in items[start:end]]
+                if whole := self._complete_reply(items[start:end], keys[start:end], left):
+                    labelled += whole
+                    start = end
+                    continue
+                group = ItemGroup(_name_item(), end - start)
+            labelled += [NewItem(item, group) for item in items[start:end]]
             start = end
         return labelled
+
+    def _complete_reply(self, items: Sequence[Item], keys: Sequence[str], replies: list[_Reply]) -> list[NewItem]:
+        """The items of a reply of which the SDK adds a part, with the others: it leaves out the calls of tools that raised.
+        Nothing if the items are of no such reply."""
+        reply = next((each for each in replies if {*keys} < {*each.keys}), None)
+        if reply is None or self._abandoned == "forget" or not is_model_item(items[0]):
+            return []
+        waiting = {call.id for call in self.session.open_calls() if not call.attempts}
+        added = {call_of(item) for item in items}
+        missing = [call for call in reply.message.tool_calls if (call.provider_id or call.id) not in added]
+        if all(call.id in waiting for call in missing):  # they did not start: an approval may be waiting
+            return []
+        made = {item_key(item): item for item in map(build_call, missing)}
+        own = dict(zip(keys, items, strict=True))
+        if {*reply.keys} != own.keys() | made.keys():
+            return []
+        replies.remove(reply)
+        return [NewItem({**made, **own}[key], reply.group, key not in own) for key in reply.keys]
 
     # Runs that broke off
 
@@ -412,26 +437,71 @@ class ItemConversation:
                 raise _outcome_unknown(unknown[0])
             if self._abandoned == "forget" or not (unknown or answered):
                 continue
-            for call in waiting.values():
-                text = describe_unknown(_outcome_unknown(call)) if call.attempts else _NOT_STARTED
-                with contextlib.suppress(CallAnswered):  # a tool of the run ended after all: its result is adopted
-                    self.session.result(call.id, text, is_error=True)
-                self._started.pop(call.provider_id or "", None)
+            self._close([*waiting.values()])
             self._adopt(reply)
+
+    def _settle_missing(self) -> None:
+        """Add the results of calls that the SDK has without a result: it left them out when it added the others of their
+        reply, or they were approved in a run that broke off. A call that did not start is of no interest."""
+        recent = self.log.shown[-_RECENT:]
+        answered = {call_of(each.item) for each in recent if is_output(each.item)}
+        left = [each for each in recent if not is_output(each.item) and call_of(each.item) not in (None, *answered)]
+        if not left or self._abandoned == "forget":
+            return
+        messages = self.session.messages(limit=_RECENT)
+        replies = {str(each.metadata.get("id")): each for each in messages if each.tool_calls}
+        ran = {result.tool_call_id for each in messages if not each.closing for result in each.tool_results}
+        waiting = {call.id: call for call in self.session.open_calls()}
+        ran.update(call.id for call in waiting.values() if call.attempts)
+        lost = {
+            call.id: (reply, call.provider_id or call.id)
+            for each in left
+            if (reply := replies.get(each.group.name)) is not None
+            for call in reply.tool_calls
+            if (call.provider_id or call.id) == call_of(each.item) and (each.is_adopted or call.id in ran)
+        }
+        self._give_up([call for call in waiting.values() if call.id in lost])
+        names = {name for _, name in lost.values()}
+        rendered = {reply.seq: self._render(reply) for reply, _ in lost.values()}
+        results = [item for items in rendered.values() for item in items if is_output(item) and call_of(item) in names]
+        if results:
+            self.log.append([NewItem(item, ItemGroup(_name_item()), is_adopted=True) for item in results])
+
+    def _give_up(self, waiting: Sequence[OpenCall]) -> None:
+        """Close calls of a run that broke off, unless the program is to find out first."""
+        self.check_running(waiting)
+        unknown = [call for call in waiting if call.attempts and call.name not in self._repeatable]
+        if self._abandoned == "raise" and unknown:
+            raise _outcome_unknown(unknown[0])
+        self._close(waiting)
+
+    def _close(self, waiting: Sequence[OpenCall]) -> None:
+        """Give calls of a run that broke off the results that the model is told."""
+        for call in waiting:
+            text = describe_unknown(_outcome_unknown(call)) if call.attempts else _NOT_STARTED
+            with contextlib.suppress(CallAnswered):  # a tool of the run ended after all: its result is adopted
+                self.session.result(call.id, text, is_error=True)
+            self._started.pop(call.provider_id or "", None)
 
     def _adopt(self, reply: _Reply) -> None:
         """Add the items of a reply and its results, which the SDK never added."""
-        calls = {call.id for call in reply.message.tool_calls}
-        later = self.session.messages(limit=_RECENT)
-        results = [each for each in later if any(result.tool_call_id in calls for result in each.tool_results)]
-        group = MessageGroup((reply.message, *results))
-        view = HistoryView(scope=self.session.scope, version=self.log.version, items=(group,))
-        items = render_openai_responses(view)["input"]
+        items = self._render(reply.message)
         made = [item for item in items if not is_output(item)]
         label = ItemGroup(reply.name, len(made), reply.group.digest)
-        new = [(item, label) for item in made]
-        new += [(item, ItemGroup(f"item-{uuid.uuid4().hex}")) for item in items if is_output(item)]
-        self.log.append(new, is_adopted=True)
+        new = [NewItem(item, label, is_adopted=True) for item in made]
+        outputs = [item for item in items if is_output(item)]
+        new += [NewItem(item, ItemGroup(_name_item()), is_adopted=True) for item in outputs]
+        self.log.append(new)
+
+    def _render(self, reply: Message) -> list[Item]:
+        """The items of a reply and of its results."""
+        calls = {call.id for call in reply.tool_calls}
+        later = self.session.messages(limit=_RECENT)
+        results = [each for each in later if any(result.tool_call_id in calls for result in each.tool_results)]
+        group = MessageGroup((reply, *results))
+        view = HistoryView(scope=self.session.scope, version=self.log.version, items=(group,))
+        items: list[Item] = render_openai_responses(view)["input"]
+        return items
 
 
 def split_groups(items: Sequence[LoggedItem]) -> Iterator[list[LoggedItem]]:
@@ -456,6 +526,10 @@ def _shadow(group: list[LoggedItem]) -> ShadowMessage:
 
 def _makes_call(item: Item, call: str | None) -> bool:
     return is_model_item(item) and call is not None and call_of(item) == call
+
+
+def _name_item() -> str:
+    return f"item-{uuid.uuid4().hex}"
 
 
 def _outcome_unknown(call: OpenCall) -> OutcomeUnknown:

@@ -75,12 +75,14 @@ class HoldfastInputFilter:
         if conversation.has_running_tools():
             return None
         known = conversation.sync()
-        matched = _match_items(known, marks := [item_key(item) for item in shown], shown)
+        marks = [item_key(item) for item in shown]
+        has_new = READ_SESSION.get() is conversation  # the input of the run: it is at the end, and added later
+        matched = _match_items(known, marks, shown, _count_read(known, marks) if has_new else 0)
         extra = matched[1]
         new = shown[
             len(extra) - next((at for at, is_extra in enumerate(reversed(extra)) if not is_extra), len(extra)) :
         ]
-        if READ_SESSION.get() is conversation and any(map(is_user_message, new)):
+        if has_new and any(map(is_user_message, new)):
             conversation.stage(new)
             known = conversation.sync()
             matched = _match_items(known, marks, shown)
@@ -212,17 +214,32 @@ class _PackItems:
             for each in logged:
                 if each.key in self._sent:
                     yield each, self._sent[each.key]
-                elif each.is_adopted:
+                elif each.is_adopted or self._has_adopted_result(each):
                     yield each, copy.deepcopy(each.item)
+
+    def _has_adopted_result(self, call: LoggedItem) -> bool:
+        """Whether the SDK leaves the call out because it has no result of it."""
+        result = self._outputs.get((call.group.name, call_of(call.item) or ""))
+        return result is not None and result is not call and result.is_adopted
+
+
+def _count_read(known: Sequence[LoggedItem], marks: Sequence[str]) -> int:
+    """How many of the first items that are shown are the newest of the session: what follows is new, also if it is equal to
+    an older item. 0 if that cannot be seen."""
+    offered = {*marks}
+    read = [each.mark for each in known if each.mark in offered]
+    most = min(len(read), len(marks))
+    return next((count for count in range(most, 0, -1) if read[-count:] == marks[:count]), 0)
 
 
 def _match_items(
-    known: Sequence[LoggedItem], marks: Sequence[str], shown: Sequence[Item]
+    known: Sequence[LoggedItem], marks: Sequence[str], shown: Sequence[Item], read: int = 0
 ) -> tuple[dict[str, Item], list[bool]]:
     """What the SDK would send for each item of the session, and which items the session does not know. `marks` are the
-    keys of what is shown. Of equal items, the newest are the ones that are sent."""
+    keys of what is shown; if `read` is not 0, only as many at the front are of the session. Of equal items, the newest are
+    the ones that are sent."""
     offered: dict[str, list[int]] = {}
-    for at, mark in enumerate(marks):
+    for at, mark in enumerate(marks[: read or None]):
         offered.setdefault(mark, []).append(at)
     sent: dict[str, Item] = {}
     is_extra = [True] * len(shown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,15 @@ class ItemGroup(msgspec.Struct, frozen=True):
     """How many items the message has."""
     digest: str = ""
     """The digest under which the message was recorded, if it was recorded before its items were added."""
+
+
+class NewItem(NamedTuple):
+    """An item that is added."""
+
+    item: Item
+    group: ItemGroup
+    is_adopted: bool = False
+    """It is from a run that broke off. The SDK did not add it."""
 
 
 class LoggedItem(msgspec.Struct, frozen=True):
@@ -104,11 +114,11 @@ class ItemLog:
             return self.items
         return [each for each in self.items if each.seq > self.cleared]
 
-    def append(self, new: Sequence[tuple[Item, ItemGroup]], *, is_adopted: bool = False) -> list[str]:
+    def append(self, new: Sequence[NewItem]) -> list[str]:
         """Add items, all or none. Returns their keys."""
         batch = uuid.uuid4().hex
         bodies: list[dict[str, object]] = []
-        for item, group in new:
+        for item, group, is_adopted in new:
             body: dict[str, object] = {"item": item, "group": group.name}
             body |= {"size": group.size} if group.size > 1 else {}
             body |= {"digest": group.digest} if group.digest else {}

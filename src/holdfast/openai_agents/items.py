@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 from holdfast import providers
 from holdfast.errors import HoldfastError, InvalidArgument, describe_value
 from holdfast.frameworks.shadows import ShadowMessage
+from holdfast.model.content import ToolCall
 from holdfast.model.sessions.messages import MessageDraft
 from holdfast.providers.fields import OPENAI, build_opaque
 from holdfast.providers.openai import CALLS, HOSTED_ITEMS, ITEMS, OUTPUTS
+from holdfast.render.entries import arguments_text
 
 Item: TypeAlias = dict[str, Any]
 """An item of the SDK: a dict in the format of the Responses API."""
@@ -62,6 +64,12 @@ def call_of(item: Item) -> str | None:
     if item_kind(item) == "local_shell_call_output" and name is None:
         name = item.get("id")
     return name if isinstance(name, str) and name else None
+
+
+def build_call(call: ToolCall) -> Item:
+    """The item of a function call."""
+    name = call.provider_id or call.id
+    return {"type": "function_call", "call_id": name, "name": call.name, "arguments": arguments_text(call)}
 
 
 def is_model_item(item: Item) -> bool:

@@ -357,6 +357,34 @@ def test_what_another_middleware_redacts_in_the_state_is_redacted(file_engine: h
     assert "ada@example.com" not in str(describe(model.sent[1]))
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_what_another_middleware_redacts_in_a_result_is_never_shown(file_engine: holdfast.Engine, is_own: bool) -> None:
+    """Neither whole, nor as a preview, nor in a summary; and a large result stays within the budget."""
+
+    def list_owners(rows: int) -> str:
+        """List owners."""
+        return "".join(f"row {row}: owner{row}@example.com\n" for row in range(rows))
+
+    replies: list[AIMessage | str | Exception] = [
+        calls(("list_owners", {"rows": 3}, "c1"), ("list_owners", {"rows": 3_000}, "c2")),
+        *["Well."] * 30,
+    ]
+    redact = PIIMiddleware("email", strategy="redact", apply_to_tool_results=True)
+    saver: Any = HoldfastSaver(file_engine) if is_own else InMemorySaver()
+    model = ScriptedModel(replies)
+    agent = build(model, redact, HoldfastMiddleware(file_engine, budget=3_000), tools=[list_owners], checkpointer=saver)
+    for number in range(15):
+        ask(agent, f"Question {number}? " + "Tell me more. " * 40, thread("t"))
+    for sent in model.sent:
+        assert all("@example.com" not in each.text for each in sent)
+        assert sum(len(each.text) for each in sent) < 15_000
+    assert any("Summary of earlier context" in each.text for each in model.sent[-1])
+    session = file_engine.session("t")
+    results = [each for each in session.messages(limit=100) if each.tool_results and not each.withdrawn]
+    assert ["[REDACTED_EMAIL]" in str(each.tool_results[0].value) for each in results] == [True, True]
+    assert file_engine.admin.verify().ok
+
+
 def test_system_messages_in_the_state_come_first(file_engine: holdfast.Engine) -> None:
     model = ScriptedModel(["One.", "Two."])
     agent = build(model, HoldfastMiddleware(file_engine))

@@ -118,3 +118,65 @@ def test_a_state_that_is_resumed_twice_does_not_run_the_tool_twice(file_engine: 
     assert paid == [5]
     assert isinstance(raised.value.__cause__, OutcomeUnknown)
     assert raised.value.__cause__.key == unknown.key
+
+
+class PowerFailure(BaseException):
+    """Stands for the end of a process."""
+
+
+@function_tool(needs_approval=True)
+def die(euros: int) -> str:
+    """Die."""
+    raise PowerFailure
+
+
+def stream(agent: Agent[Any], given: Any, hf: BoundSession) -> None:
+    async def work() -> None:
+        config = hf.config(tracing_disabled=True)
+        result = Runner.run_streamed(agent, given, session=hf.session, hooks=hf.hooks, run_config=config)
+        async for _ in result.stream_events():
+            pass
+
+    run(work())
+
+
+@pytest.mark.parametrize("talk", [ask, stream], ids=["awaited", "streamed"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_approved_tool_that_was_killed_is_told_in_the_next_turn(
+    engine: holdfast.Engine, talk: Any, beside: bool
+) -> None:
+    """The SDK has the call already, without a result: it leaves it out of its list."""
+    calls = [call("find", "c2", order="7"), call("die", "c1", euros=5)] if beside else [call("die", "c1", euros=5)]
+    agent = Agent(name="desk", model=script([*calls]), tools=[die, find])
+    result = ask(agent, "Pay 5 euros.", bind(engine, "order-1"))
+    state = run(cast("Any", RunState.from_string(agent, result.to_state().to_string())))
+    (approval,) = state.get_interruptions()
+    state.approve(approval)
+    with pytest.raises(PowerFailure):
+        ask(agent, state, bind(engine, "order-1"))
+
+    (unknown,) = bind(engine, "order-1").recover().unknown_outcomes
+    with pytest.raises(OutcomeUnknown) as caught:
+        talk(agent, "And now?", bind(engine, "order-1", abandoned="raise"))
+    assert caught.value.key == unknown.key
+    model = script([say("I will check.")], [say("Still checking.")])
+    agent = Agent(name="desk", model=model, tools=[die, find])
+    for number in range(2):
+        talk(agent, "And now?", bind(engine, "order-1"))
+        sent = without_tail(model.calls[number].input)
+        outputs = {item["call_id"]: item["output"] for item in sent if item.get("type") == "function_call_output"}
+        made = [item["call_id"] for item in sent if item.get("type") == "function_call"]
+        assert made == [each.call_id for each in calls]
+        assert unknown.key in outputs["c1"]
+        assert sent[-1 - 2 * number]["content"] == "And now?"
+    assert bind(engine, "order-1").recover().unknown_outcomes == ()
+    assert engine.admin.verify().ok
+
+
+def test_a_question_that_nobody_answers_is_not_taken_for_a_call_that_ran(engine: holdfast.Engine) -> None:
+    model = script([call("die", "c1", euros=5)], [say("Well.")], [say("Yes.")])
+    agent = Agent(name="desk", model=model, tools=[die])
+    ask(agent, "Pay 5 euros.", bind(engine, "order-1"))
+    for text in ("Never mind.", "Thanks."):
+        ask(agent, text, bind(engine, "order-1", abandoned="raise"))
+    assert texts(without_tail(model.calls[-1].input)) == ["Pay 5 euros.", "Never mind.", "Well.", "Thanks."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from agents.testing import ModelStep
 
 import holdfast
-from agents import Agent, Runner, function_tool
+from agents import Agent, Runner, UserError, function_tool
 from holdfast.errors import OutcomeUnknown
 from holdfast.openai_agents import BoundSession, bind
 from holdfast.openai_agents.item_log import ItemLog
@@ -119,6 +121,108 @@ def check_calls_are_forgotten(engine: holdfast.Engine, name: str) -> None:
     assert texts(without_tail(model.calls[0].input)) == ["Pay 5 euros.", "Hi."]
     with pytest.raises(holdfast.errors.InvalidArgument):
         bind(engine, name, abandoned=cast("Any", "ignore"))
+
+
+class PowerFailure(BaseException):
+    """Stands for the end of a process."""
+
+
+@function_tool
+def die(euros: int) -> str:
+    """Die."""
+    raise PowerFailure
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_the_same_words_again_after_a_crash(engine: holdfast.Engine, *, streamed: bool, turns: int) -> None:
+    """Who asks again says the same: the call of the run that broke off is not overlooked."""
+    model = script()
+    for number in range(turns):
+        model.enqueue(ModelStep(output=[say("Hello.", f"m{number}")]))
+    model.enqueue(ModelStep(output=[call("die", "c1", euros=5)]))
+    agent = Agent(name="desk", model=model, tools=[die])
+    for _ in range(turns):
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1"), streamed=streamed)
+    with pytest.raises(PowerFailure):
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1"), streamed=streamed)
+
+    with pytest.raises(OutcomeUnknown) as caught:
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1", abandoned="raise"), streamed=streamed)
+    model = script([say("I will check.")], [say("Still checking.")])
+    agent = Agent(name="desk", model=model, tools=[die])
+    before = [text for _ in range(turns) for text in ("Pay 5 euros.", "Hello.")]
+    for number in range(2):
+        ask(agent, "Pay 5 euros.", bind(engine, "order-1"), streamed=streamed)
+        shown = texts(without_tail(model.calls[number].input))
+        assert shown[: len(before) + 2] == [*before, "Pay 5 euros.", '{"euros": 5}']
+        assert "outcome of this call is unknown" in shown[len(before) + 2]
+        assert caught.value.key in shown[len(before) + 2]
+        assert shown[len(before) + 3 :] == ["Pay 5 euros.", "I will check.", "Pay 5 euros."][: 1 + 2 * number]
+    assert engine.session("order-1").recover().unknown_outcomes == ()
+
+
+@function_tool
+def quote(euros: int) -> str:
+    """Quote."""
+    return f"it costs {euros}"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("abandoned", ["tell", "raise", "recorded"])
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("order", [("fail", "quote"), ("quote", "fail", "quote")])
+def test_a_tool_that_raises_beside_others_is_not_forgotten(
+    engine: holdfast.Engine, *, streamed: bool, abandoned: str, is_shared: bool, order: tuple[str, ...]
+) -> None:
+    """The SDK adds the calls that ended, and leaves out the one that raised."""
+
+    @function_tool(failure_error_function=None)
+    async def fail(euros: int) -> str:
+        """Fail, when the others have ended."""
+        deadline = time.monotonic() + 60
+        while len(await asyncio.to_thread(engine.session("order-1").open_calls)) > 1:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        raise ValueError("the line is down")
+
+    made = [call(name, f"c{number}", euros=number) for number, name in enumerate(order)]
+    model = script()
+    model.enqueue(ModelStep(output=[*made]))
+    agent = Agent(name="desk", model=model, tools=[fail, quote])
+    mode: Any = "raise" if abandoned == "recorded" else "tell"
+    hf = bind(engine, "order-1", abandoned=mode)
+    with pytest.raises(UserError, match="the line is down"):
+        ask(agent, "Pay.", hf, streamed=streamed)
+    (unknown,) = hf.recover().unknown_outcomes
+    if abandoned != "tell":
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown) as caught:
+                ask(agent, "And now?", bind(engine, "order-1", abandoned="raise"), streamed=streamed)
+            assert caught.value.key == unknown.key
+    if abandoned == "recorded":
+        assert unknown.call is not None
+        hf.holdfast.result(unknown.call, "paid, says the bank")
+
+    model = script([say("I will check.")], [say("Still checking.")])
+    agent = Agent(name="desk", model=model, tools=[fail, quote])
+    for number in range(2):
+        hf = hf if is_shared else bind(engine, "order-1", abandoned=mode)
+        ask(agent, "And now?", hf, streamed=streamed)
+        sent = without_tail(model.calls[number].input)
+        outputs = {item["call_id"]: item["output"] for item in sent if item.get("type") == "function_call_output"}
+        assert [item["call_id"] for item in sent if item.get("type") == "function_call"] == [
+            each.call_id for each in made
+        ]
+        for each in made:
+            if each.name == "quote":
+                assert outputs[each.call_id].startswith("it costs ")
+            elif abandoned == "recorded":
+                assert outputs[each.call_id] == "paid, says the bank"
+            else:
+                assert unknown.key in outputs[each.call_id]
+    assert hf.recover().unknown_outcomes == ()
+    assert engine.admin.verify().ok
 
 
 def test_two_processes_lose_no_item(url: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from agents.extensions import handoff_filters
+from agents.testing import ModelStep
 from agents.tool_context import ToolContext
 from agents.usage import Usage
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
@@ -337,6 +338,40 @@ def test_the_callback_prepares_the_input_and_history_is_not_stored_again(file_en
     run(work())
     assert texts(run(hf.session.get_items())) == ["a", "1", "b", "2", "c", "3"]
     assert texts(without_tail(model.calls[2].input)) == ["b", "2", "c"]
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2, 3])
+@pytest.mark.parametrize("kept", [None, 1, 2, 3])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_same_words_again_are_a_new_message(
+    file_engine: holdfast.Engine, limit: int | None, kept: int | None, *, streamed: bool
+) -> None:
+    """Whatever the SDK leaves out of the list, the new message is the last one."""
+    said = ["ok", "ok", "What?", "ok", "ok"]
+    model = script()
+    for number in range(len(said)):
+        model.enqueue(ModelStep(output=[say("Yes.", f"m{number}")]))
+    agent = Agent(name="desk", model=model)
+
+    async def ask_all() -> None:
+        hf = bind(file_engine, "order-1", session_settings={"limit": limit} if limit is not None else None)
+        cut = (lambda history, new: history[-kept:] + new) if kept is not None else None
+        for text in said:
+            config = hf.config(session_input_callback=cut, tracing_disabled=True)
+            if streamed:
+                result = Runner.run_streamed(agent, text, session=hf.session, hooks=hf.hooks, run_config=config)
+                async for _ in result.stream_events():
+                    pass
+            else:
+                await Runner.run(agent, text, session=hf.session, hooks=hf.hooks, run_config=config)
+
+    run(ask_all())
+    least = min(limit or 99, kept or 99)
+    for number, made in enumerate(model.calls):
+        before = [text for each in said[:number] for text in (each, "Yes.")]
+        assert texts(without_tail(made.input)) == [*before[-least:], said[number]]
+    items = run(bind(file_engine, "order-1").session.get_items())
+    assert texts(items) == [text for each in said for text in (each, "Yes.")]
 
 
 def test_a_limit_of_the_run_applies_to_the_pack(file_engine: holdfast.Engine) -> None:
