@@ -142,6 +142,27 @@ def test_a_result_is_not_withdrawn_because_the_list_does_not_have_it_yet(shadow:
     assert live(shadow.session) == ["u1", "a1", "tool", "t2"]
 
 
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=4), min_size=1, max_size=6))
+def test_runs_that_do_not_know_results_of_each_other_settle(runs: list[list[tuple[int, bool]]]) -> None:
+    """Runs on one thread at the same time: each list has some turns, with their results or without."""
+    session = holdfast.open("memory:").create_session("s")
+    for turns in runs:
+        messages: list[ShadowMessage] = []
+        for number, has_results in dict(turns).items():
+            calls = [f"c{number}a", f"c{number}b"]
+            messages += [user(f"u{number}"), reply(f"a{number}", *calls)]
+            messages += [result(f"t{call}", call) for call in calls] if has_results else []
+        messages.append(user("last"))
+        shadow = Shadow(session, observe=False)
+        shadow.follow(messages, exact=True)
+        for call in session.open_calls():
+            session.result(call, "not run", is_error=True)
+        version = session.state().version
+        shadow.follow(messages, exact=True)
+        assert session.state().version == version
+        assert session.open_calls() == ()
+
+
 def test_no_order_of_messages_is_refused(shadow: Shadow) -> None:
     shadow.follow([result("t0", "c0"), reply("a1", "c1"), reply("a2"), result("t1", "c1"), user("u1")])
     assert shadow.session.open_calls() == ()

@@ -481,6 +481,7 @@ def _compare(
     front = messages[:start]
     dropped = any(each.id for each in known[:place])
     stale = _find_stale(known, messages)
+    listed = {each.id for each in messages}
     at, number = place, start
     passed: set[str] = set()  # calls of the current group whose results were recorded beside the list, in any order
     while number < len(messages):
@@ -490,7 +491,7 @@ def _compare(
             continue
         while (
             at < len(known)
-            and _is_beside(known[at])
+            and (_is_beside(known[at]) or (known[at].answers and known[at].id not in listed))
             and not _matches(known[at], message)
             and known[at].seq not in stale
         ):
