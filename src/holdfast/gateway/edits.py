@@ -11,6 +11,7 @@ Laws:
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -84,10 +85,11 @@ class _Removal(NamedTuple):
 
 
 class _Removals:
-    """The removals of the views that were used last: a view is the same for many requests. Threads can share it."""
+    """The removals of the views that were used last: a view is the same for many requests. Threads can share it. A view
+    itself is large, and lives no longer for it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, bytes], tuple[SentView, _Removal]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, bytes], tuple[weakref.ref[SentView], _Removal]] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, request: ClientRequest, view: SentView) -> _Removal:
@@ -95,11 +97,11 @@ class _Removals:
         key = id(view), request.chain[min(view.depth or _ALL, len(request.chain) - 1)]
         with self._lock:
             known = self._known.get(key)
-        if known is not None and known[0] is view:
+        if known is not None and known[0]() is view:
             return known[1]
         removal = _build_removal(request, view)
         with self._lock:
-            self._known[key] = view, removal
+            self._known[key] = weakref.ref(view), removal
             while len(self._known) > _VIEWS:
                 self._known.popitem(last=False)
         return removal

@@ -97,7 +97,7 @@ class Draft(NamedTuple):
     pieces: tuple[int, ...]
 
 
-class SentView(msgspec.Struct, frozen=True, kw_only=True):
+class SentView(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """What is changed in the requests of a conversation since its last boundary: nothing, if it is empty.
 
     Messages and pieces are named by their numbers in the client's list."""
