@@ -119,7 +119,7 @@ def test_what_a_conversation_takes_is_known() -> None:
 def test_a_view_that_was_replaced_is_given_up() -> None:
     body = b'{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}'
     request = read_request("anthropic", [], body)
-    view = SentView(summary="s", removed=frozenset({(0, 0)}), depth=1)
+    view = SentView(summary=b'"s"', removed=frozenset({(0, 0)}), depth=1)
     assert b'"s"' in apply_view(body, request, view, mark=False)
     ref = weakref.ref(view)
     del view

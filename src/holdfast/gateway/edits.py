@@ -16,8 +16,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from holdfast.gateway.bodies import elements, is_array, members
 from holdfast.gateway.model import ClientMessage, ClientRequest, SentView, Slice
 
@@ -31,7 +29,6 @@ _LISTS = frozenset({"content", "tool_calls"})
 _PLAIN_MARK = b'{"type":"ephemeral"}'
 _BRIDGE = b'{"role":"assistant","content":"(My earlier replies are in the summary.)"}'
 """Stands between a system message and a message of the user, where replies were removed."""
-_encode = msgspec.json.Encoder().encode
 
 
 class Edit(NamedTuple):
@@ -61,7 +58,7 @@ def apply_view(
 
 def _edit_text(body: bytes, request: ClientRequest, view: SentView) -> bytes:
     text = view.replaced.get((0, 0)) if (0, 0) not in view.removed else view.summary
-    return body if text is None else splice(body, [Edit(*request.array, _encode(text))])
+    return body if text is None else splice(body, [Edit(*request.array, text)])
 
 
 def _replace_pieces(request: ClientRequest, view: SentView) -> list[Edit]:
@@ -69,7 +66,7 @@ def _replace_pieces(request: ClientRequest, view: SentView) -> list[Edit]:
     for (number, piece), text in view.replaced.items():
         content = request.messages[number].pieces[piece].content
         if content is not None and (number, piece) not in view.removed:
-            edits.append(Edit(*content, _encode(text)))
+            edits.append(Edit(*content, text))
     return edits
 
 
@@ -257,8 +254,7 @@ def _remove_member(body: bytes, at: Slice, fields: dict[str, Slice], name: str) 
     return Edit(at.start + 1, body.index(b",", fields[name].end) + 1)
 
 
-def _build_summary(request: ClientRequest, summary: str, *, mark: bool) -> bytes:
-    text = _encode(summary)
+def _build_summary(request: ClientRequest, text: bytes, *, mark: bool) -> bytes:
     if request.dialect == "chat":
         return b'{"role":"user","content":' + text + b"}"
     if request.dialect == "responses":

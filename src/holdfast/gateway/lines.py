@@ -137,7 +137,8 @@ class Line:
 
 def weigh_view(view: SentView) -> int:
     """The memory that a view takes, about: most of it are the texts of shortened pieces."""
-    return len(view.summary) + _REMOVED_BYTES * len(view.removed) + sum(map(len, view.replaced.values()))
+    pieces = len(view.removed) + 2 * len(view.replaced)  # which have a text each
+    return len(view.summary) + _REMOVED_BYTES * pieces + sum(map(len, view.replaced.values()))
 
 
 def _read_texts(value: object) -> tuple[str, ...]:
