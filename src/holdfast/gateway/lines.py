@@ -27,7 +27,7 @@ from holdfast.model.sessions.messages import Message, MessageDraft
 
 FAMILIES = 256
 """The families whose messages are known in memory; others are read from the store again."""
-FAMILY_BYTES = 4 << 20
+FAMILY_BYTES = 3 << 20
 """What all of these take; the families used last stay."""
 _NODE_BYTES = 400
 """What a message takes, about."""

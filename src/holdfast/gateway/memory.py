@@ -17,7 +17,7 @@ from holdfast.text.guard.finder import limit_lookups
 
 LARGE_BLOCK = 64 << 10
 """A block of memory of so many bytes is given back as soon as it is free."""
-PAGE_CACHE_BYTES = 3 << 20
+PAGE_CACHE_BYTES = 1 << 20
 """Pages of the store in memory, of all connections."""
 LOOKUP_BYTES = 1 << 20
 """Texts whose terms are known, for facts: of few texts the terms are asked for again, so that more saves no time."""
