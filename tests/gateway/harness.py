@@ -156,7 +156,8 @@ def check_laws(prepared: PreparedRequest) -> None:
         sent["tools"].pop()
     assert {**sent, name: 0} == {**own, name: 0}
     assert {*WORD.findall(json.dumps(sent))} <= {*WORD.findall(json.dumps(own))}, "nothing of another branch is shown"
-    check_verbatim(sent[name], own[name], view.summary, view.replaced.values())
+    shown = [json.loads(text) for text in view.replaced.values()]
+    check_verbatim(sent[name], own[name], json.loads(view.summary or b'""'), shown)
     assert not refuse(dialect, own), "the client is right"
     assert not refuse(dialect, sent)
 

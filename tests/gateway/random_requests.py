@@ -167,15 +167,15 @@ def write_request(dialect: Dialect, messages: list[dict[str, Any]], seed: int) -
 def pick_view(request: ClientRequest, pick: random.Random) -> SentView:
     """Any view of a request: removed messages, single pieces and shorter texts."""
     removed: set[tuple[int, int]] = set()
-    replaced: dict[tuple[int, int], str] = {}
+    replaced: dict[tuple[int, int], bytes] = {}
     for number, message in enumerate(request.messages):
         fate = pick.random()
         for place, piece in enumerate(message.pieces):
             if fate < 0.35 or (fate < 0.5 and pick.random() < 0.5):
                 removed.add((number, place))
             elif piece.content is not None and pick.random() < 0.3:
-                replaced[number, place] = _text(pick)
-    summary = _text(pick) if removed and pick.random() < 0.9 else ""
+                replaced[number, place] = json.dumps(_text(pick)).encode()
+    summary = json.dumps(_text(pick)).encode() if removed and pick.random() < 0.9 else b""
     return SentView(summary=summary, removed=frozenset(removed), replaced=replaced)
 
 
@@ -194,9 +194,9 @@ def model_edit(
         gone = {piece for at, piece in view.removed if at == number}
         if gone and not is_told:
             edited += _bridge(dialect, edited, "user", lacks_reply=True)
-            edited.append(_summary(dialect, view.summary, mark))
+            edited.append(_summary(dialect, json.loads(view.summary), mark))
             is_told, lacks_reply = True, False
-        texts = {piece: text for (at, piece), text in view.replaced.items() if at == number}
+        texts = {piece: json.loads(text) for (at, piece), text in view.replaced.items() if at == number}
         left = _edit_group(dialect, group, gone, texts)
         role = group[0].get("role", "")
         if left:

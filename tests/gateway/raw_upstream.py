@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
@@ -97,30 +98,32 @@ Script: TypeAlias = Callable[[RawRequest, socket.socket], None]
 
 
 class RawUpstream:
-    """Listens on loopback. Each request is recorded, then `script` answers it."""
+    """Listens on loopback. Each request is recorded, then `script` answers it. `context`: it speaks TLS."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, context: ssl.SSLContext | None = None) -> None:
         self.script = script
+        self.context = context
         self.requests: list[RawRequest] = []
         self.gone = threading.Event()
         """A connection was closed by the other side while its answer was open."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self._connections: list[socket.socket] = []
+        self.connections: list[socket.socket] = []
+        """All that were ever accepted."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"http{'' if self.context is None else 's'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     @property
     def host(self) -> bytes:
-        return self.url.removeprefix("http://").encode()
+        return self.url.partition("://")[2].encode()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # else `accept` goes on
         self._listener.close()
-        for connection in self._connections:
+        for connection in self.connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
@@ -130,17 +133,20 @@ class RawUpstream:
             while True:
                 connection, _ = self._listener.accept()
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._connections.append(connection)
+                self.connections.append(connection)
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        reader = WireReader(connection)
-        with contextlib.suppress(OSError, EOFError), connection:
+        with contextlib.suppress(OSError, EOFError), self._secure(connection) as secured:
+            reader = WireReader(secured)
             while (head := reader.read_head()) is not None:
                 framed, body = reader.read_body(head)
                 request = RawRequest(head, framed, body)
                 self.requests.append(request)
-                self.script(request, connection)
+                self.script(request, secured)
+
+    def _secure(self, connection: socket.socket) -> socket.socket:
+        return connection if self.context is None else self.context.wrap_socket(connection, server_side=True)
 
     def wait_for_gone(self, connection: socket.socket) -> None:
         """In a script: wait until the other side closes the connection."""

@@ -103,7 +103,7 @@ def _marked(ttl: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("count", "has_mark"), [(0, False), (1, True), (3, True), (4, False)])
 def test_the_summary_has_a_mark_if_the_client_uses_some_and_one_is_left(count: int, has_mark: bool) -> None:
-    view = SentView(summary="S", removed=frozenset({(0, 0), (1, 0)}))
+    view = SentView(summary=b'"S"', removed=frozenset({(0, 0), (1, 0)}))
     first = _edit("anthropic", _marked("1h", count), view, mark=True)[0]
     assert first["content"][0].get("cache_control") == ({"type": "ephemeral", "ttl": "1h"} if has_mark else None)
     assert "cache_control" not in _edit("anthropic", _marked("1h", count), view)[0]["content"][0]
@@ -111,7 +111,7 @@ def test_the_summary_has_a_mark_if_the_client_uses_some_and_one_is_left(count: i
 
 def test_the_mark_of_the_summary_lasts_as_long_as_any_mark_behind_it() -> None:
     blocks = [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral", "ttl": ttl}} for ttl in ("1h", "5m")]
-    view = SentView(summary="S", removed=frozenset({(0, 0)}))
+    view = SentView(summary=b'"S"', removed=frozenset({(0, 0)}))
     summary = _edit(
         "anthropic", [{"role": "user", "content": "a"}, {"role": "user", "content": blocks}], view, mark=True
     )[0]
@@ -132,7 +132,7 @@ def test_calls_without_content_and_content_without_calls_are_valid() -> None:
 def test_an_input_that_is_a_text_is_replaced_as_a_text() -> None:
     body = b'{"model":"m", "input": "a long text", "tools":[{}]}'
     request = read_request("responses", (), body)
-    shorter = apply_view(body, request, SentView(replaced={(0, 0): "short"}), mark=False)
+    shorter = apply_view(body, request, SentView(replaced={(0, 0): b'"short"'}), mark=False)
     assert shorter == b'{"model":"m", "input": "short", "tools":[{}]}'
-    removed = apply_view(body, request, SentView(summary="S", removed=frozenset({(0, 0)})), mark=False)
+    removed = apply_view(body, request, SentView(summary=b'"S"', removed=frozenset({(0, 0)})), mark=False)
     assert removed == b'{"model":"m", "input": "S", "tools":[{}]}'

@@ -8,16 +8,22 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+import weakref
 from pathlib import Path
 
 import pytest
 
 from holdfast.gateway import lines as gateway_lines
 from holdfast.gateway import proxy
+from holdfast.gateway.dialects import read_request
+from holdfast.gateway.edits import apply_view
 from holdfast.gateway.engines import open_engine
 from holdfast.gateway.lineage import Node
 from holdfast.gateway.lines import Family, Line, Lines
+from holdfast.gateway.model import SentView
 from holdfast.gateway.options import DeskOptions
+from holdfast.text.cache import TextCache
+from holdfast.text.guard import finder
 from tests.gateway.conftest import open_bench
 from tests.gateway.harness import Harness
 from tests.gateway.raw_upstream import WAIT_S, answer_with, build_answer, open_client
@@ -108,6 +114,27 @@ def test_what_a_conversation_takes_is_known() -> None:
     tracemalloc.stop()
     assert sum(len(line.nodes) for line in family.lines.values()) > 100
     assert 0.6 < taken / family.size < 1.4
+
+
+def test_a_view_that_was_replaced_is_given_up() -> None:
+    body = b'{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}'
+    request = read_request("anthropic", [], body)
+    view = SentView(summary=b'"s"', removed=frozenset({(0, 0)}), depth=1)
+    assert b'"s"' in apply_view(body, request, view, mark=False)
+    ref = weakref.ref(view)
+    del view
+    gc.collect()
+    assert ref() is None
+
+
+def test_the_terms_of_texts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache: TextCache[frozenset[str]] = TextCache(1 << 20)
+    monkeypatch.setattr(finder, "_lookup_cache", cache)
+    texts = [f"the budget of project {number} is {number}" for number in range(100)]
+    finder.limit_lookups(2_000)
+    found = [finder.lookup_terms(text) for text in texts]
+    assert found == [finder.lookup_terms(text) for text in texts]
+    assert 0 < sum(len(text) + 64 * len(terms) for text, terms in cache._values.items()) <= 2_000
 
 
 @pytest.mark.parametrize(("noted", "patience_s"), [("noted", WAIT_S), ("idle", 0.3)])

@@ -11,11 +11,10 @@ Laws:
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from holdfast.gateway.bodies import elements, is_array, members
 from holdfast.gateway.model import ClientMessage, ClientRequest, SentView, Slice
@@ -30,7 +29,6 @@ _LISTS = frozenset({"content", "tool_calls"})
 _PLAIN_MARK = b'{"type":"ephemeral"}'
 _BRIDGE = b'{"role":"assistant","content":"(My earlier replies are in the summary.)"}'
 """Stands between a system message and a message of the user, where replies were removed."""
-_encode = msgspec.json.Encoder().encode
 
 
 class Edit(NamedTuple):
@@ -60,7 +58,7 @@ def apply_view(
 
 def _edit_text(body: bytes, request: ClientRequest, view: SentView) -> bytes:
     text = view.replaced.get((0, 0)) if (0, 0) not in view.removed else view.summary
-    return body if text is None else splice(body, [Edit(*request.array, _encode(text))])
+    return body if text is None else splice(body, [Edit(*request.array, text)])
 
 
 def _replace_pieces(request: ClientRequest, view: SentView) -> list[Edit]:
@@ -68,7 +66,7 @@ def _replace_pieces(request: ClientRequest, view: SentView) -> list[Edit]:
     for (number, piece), text in view.replaced.items():
         content = request.messages[number].pieces[piece].content
         if content is not None and (number, piece) not in view.removed:
-            edits.append(Edit(*content, _encode(text)))
+            edits.append(Edit(*content, text))
     return edits
 
 
@@ -84,10 +82,11 @@ class _Removal(NamedTuple):
 
 
 class _Removals:
-    """The removals of the views that were used last: a view is the same for many requests. Threads can share it."""
+    """The removals of the views that were used last: a view is the same for many requests. Threads can share it. A view
+    itself is large, and lives no longer for it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, bytes], tuple[SentView, _Removal]] = OrderedDict()
+        self._known: OrderedDict[tuple[int, bytes], tuple[weakref.ref[SentView], _Removal]] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, request: ClientRequest, view: SentView) -> _Removal:
@@ -95,11 +94,11 @@ class _Removals:
         key = id(view), request.chain[min(view.depth or _ALL, len(request.chain) - 1)]
         with self._lock:
             known = self._known.get(key)
-        if known is not None and known[0] is view:
+        if known is not None and known[0]() is view:
             return known[1]
         removal = _build_removal(request, view)
         with self._lock:
-            self._known[key] = view, removal
+            self._known[key] = weakref.ref(view), removal
             while len(self._known) > _VIEWS:
                 self._known.popitem(last=False)
         return removal
@@ -255,8 +254,7 @@ def _remove_member(body: bytes, at: Slice, fields: dict[str, Slice], name: str) 
     return Edit(at.start + 1, body.index(b",", fields[name].end) + 1)
 
 
-def _build_summary(request: ClientRequest, summary: str, *, mark: bool) -> bytes:
-    text = _encode(summary)
+def _build_summary(request: ClientRequest, text: bytes, *, mark: bool) -> bytes:
     if request.dialect == "chat":
         return b'{"role":"user","content":' + text + b"}"
     if request.dialect == "responses":

@@ -9,7 +9,7 @@ from holdfast.gateway.statements import UserDetector
 SPOOLING = Spooling(threshold=0, result_share=1.0, message_share=1.0)
 """Requests leave as they came, so nothing counts as a preview because it is large."""
 STREAMS = 64
-STATE_BYTES = 4 << 20
+STATE_BYTES = 2 << 20
 """What of sessions is kept in memory: a gateway runs beside other programs, and few conversations go on at once."""
 
 

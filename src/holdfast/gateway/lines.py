@@ -27,7 +27,7 @@ from holdfast.model.sessions.messages import Message, MessageDraft
 
 FAMILIES = 256
 """The families whose messages are known in memory; others are read from the store again."""
-FAMILY_BYTES = 4 << 20
+FAMILY_BYTES = 3 << 20
 """What all of these take; the families used last stay."""
 _NODE_BYTES = 400
 """What a message takes, about."""
@@ -141,7 +141,8 @@ class Line:
 
 def weigh_view(view: SentView) -> int:
     """The memory that a view takes, about: most of it are the texts of shortened pieces."""
-    return len(view.summary) + _REMOVED_BYTES * len(view.removed) + sum(map(len, view.replaced.values()))
+    pieces = len(view.removed) + 2 * len(view.replaced)  # which have a text each
+    return len(view.summary) + _REMOVED_BYTES * pieces + sum(map(len, view.replaced.values()))
 
 
 def _read_texts(value: object) -> tuple[str, ...]:

@@ -13,11 +13,14 @@ import threading
 import time
 
 from holdfast.storage.sqlite.connections import limit_page_caches
+from holdfast.text.guard.finder import limit_lookups
 
 LARGE_BLOCK = 64 << 10
 """A block of memory of so many bytes is given back as soon as it is free."""
-PAGE_CACHE_BYTES = 3 << 20
+PAGE_CACHE_BYTES = 1 << 20
 """Pages of the store in memory, of all connections."""
+LOOKUP_BYTES = 1 << 20
+"""Texts whose terms are known, for facts: of few texts the terms are asked for again, so that more saves no time."""
 TRIM_S = 1.0
 """How often free memory between smaller blocks is given back, while there are requests."""
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
@@ -33,6 +36,7 @@ def tune_process() -> None:
         tune(_M_ARENA_MAX, 1)
         tune(_M_MMAP_THRESHOLD, LARGE_BLOCK)
     limit_page_caches(PAGE_CACHE_BYTES)
+    limit_lookups(LOOKUP_BYTES)
     gc.collect()
     gc.freeze()
 

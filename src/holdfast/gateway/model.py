@@ -98,15 +98,15 @@ class Draft(NamedTuple):
     pieces: tuple[int, ...]
 
 
-class SentView(msgspec.Struct, frozen=True, kw_only=True):
+class SentView(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """What is changed in the requests of a conversation since its last boundary: nothing, if it is empty.
 
-    Messages and pieces are named by their numbers in the client's list."""
+    Messages and pieces are named by their numbers in the client's list. Texts are JSON, as they leave in every request."""
 
-    summary: str = ""
-    """The text that replaces the removed pieces."""
+    summary: bytes = b""
+    """The text that replaces the removed pieces; empty for none."""
     removed: frozenset[tuple[int, int]] = frozenset()
-    replaced: dict[tuple[int, int], str] = {}
+    replaced: dict[tuple[int, int], bytes] = {}
     """The texts of shortened pieces."""
     depth: int = 0
     """The messages that a request must have, and share with the recorded conversation, for this view to fit."""

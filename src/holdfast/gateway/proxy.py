@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping, Sequence
@@ -19,12 +20,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from holdfast.gateway.codings import Undecodable, decode_body, encode_body
+from holdfast.gateway.connections import RawHeaders, make_context
 from holdfast.gateway.model import Arrival, Dialect, Outcome, PreparedRequest
 from holdfast.gateway.replies import ReplyReader
 from holdfast.gateway.rounds import RoundDriver, clean_reply_headers, follow_rounds
 from holdfast.gateway.splitters import ReadCall, ReadReply
 from holdfast.gateway.upstream import (
-    RawHeaders,
     UpstreamAnswer,
     UpstreamCut,
     UpstreamFailed,
@@ -177,11 +178,7 @@ class Gateway:
             self._calls.discard(task)
 
     async def open(self) -> None:
-        """Make connections possible, and load what they need, so that the first request does not wait for it."""
-        import anyio.lowlevel  # noqa: PLC0415 - the network of httpx2, which loads its parts when they are used
-
-        await anyio.lowlevel.checkpoint()
-        _ = anyio.connect_tcp
+        """Make connections possible."""
         if not self._links:
             context = _make_context(self.options)
             self._links = {
@@ -403,13 +400,10 @@ class Gateway:
             self._settle_bytes -= size
 
 
-def _make_context(options: GatewayOptions) -> Any:
-    """One TLS context for all connections; it takes time and memory to make."""
-    if not any(url.startswith("https:") for url in (options.anthropic_url, options.openai_url)):
-        return False
-    import httpx2  # noqa: PLC0415 - here, as it is needed here alone
-
-    return httpx2.create_ssl_context()
+def _make_context(options: GatewayOptions) -> ssl.SSLContext | None:
+    """One TLS context for all connections, if there are any."""
+    is_used = any(url.startswith("https:") for url in (options.anthropic_url, options.openai_url))
+    return make_context() if is_used else None
 
 
 def _describe(error: Exception) -> str:

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from holdfast.gateway.codings import BodyDecoder, Undecodable
+from holdfast.gateway.connections import RawHeaders
 from holdfast.gateway.injected import extend_request
 from holdfast.gateway.model import Dialect
 from holdfast.gateway.splitters import ReadCall, ReadReply, make_splitter
-from holdfast.gateway.upstream import RawHeaders, UpstreamAnswer, UpstreamCut, UpstreamFailed
+from holdfast.gateway.upstream import UpstreamAnswer, UpstreamCut, UpstreamFailed
 
 ERROR_BYTES = 1 << 20
 """How much of a refusal is read."""

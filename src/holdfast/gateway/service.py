@@ -23,10 +23,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import InvalidArgument
+from holdfast.gateway.connections import RawHeaders
 from holdfast.gateway.health import HEALTH_PATH, SERVICE
 from holdfast.gateway.memory import MemoryTrimmer, tune_process
 from holdfast.gateway.proxy import CONNECTION_KEY, Gateway, Receive, Scope, Send
-from holdfast.gateway.upstream import RawHeaders, is_loopback, split_url
+from holdfast.gateway.upstream import is_loopback, split_url
 
 HEADER_BYTES = 256 << 10
 """The largest head of a request."""

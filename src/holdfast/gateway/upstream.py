@@ -7,24 +7,20 @@ complete.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import os
 import ssl
-import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import TypeAlias
+import sys
+import urllib.parse
+from collections.abc import AsyncGenerator, Iterable
 from urllib.parse import urlsplit
 
-import httpx2
+import h11
 
 from holdfast.errors import InvalidArgument
+from holdfast.gateway.connections import Connection, ConnectionPool, ExchangeFailed, Pieces, RawHeaders
 
-RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
-
-CONNECT_S = 10
-"""How long a connection to a provider may take. How long it may be silent is for the client to decide."""
-KEPT_CONNECTIONS = 32
-KEPT_S = 60
-"""How long an unused connection stays open."""
 HOP_HEADERS = frozenset(
     b"""
     connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade
@@ -32,7 +28,7 @@ HOP_HEADERS = frozenset(
 )
 """Headers of one connection."""
 LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost"})
-_TIMEOUTS = {"connect": CONNECT_S, "read": None, "write": None, "pool": None}
+_FAULTS = (OSError, h11.ProtocolError, ExchangeFailed)
 
 
 class UpstreamFailed(Exception):
@@ -46,10 +42,11 @@ class UpstreamCut(Exception):
 class UpstreamAnswer:
     """An answer whose body is still to be read."""
 
-    def __init__(self, response: httpx2.Response) -> None:
-        self._stream = response.stream
+    def __init__(self, pool: ConnectionPool, connection: Connection, response: h11.Response) -> None:
+        self._pool = pool
+        self._connection: Connection | None = connection
         self.status = response.status_code
-        self.headers = clean_headers(response.headers.raw)
+        self.headers = clean_headers(response.headers.raw_items())
 
     def find_header(self, name: bytes) -> str:
         """The value of a header, in lower case; empty if there is none."""
@@ -57,55 +54,31 @@ class UpstreamAnswer:
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         """Yield the body as it comes. Raises UpstreamCut."""
-        assert isinstance(self._stream, httpx2.AsyncByteStream)
+        if self._connection is None:
+            return
         try:
-            async for chunk in self._stream:
+            async for chunk in self._connection.read():
                 yield chunk
-        except httpx2.TransportError as error:
+        except _FAULTS as error:
             raise UpstreamCut(_describe(error)) from error
 
     async def close(self) -> None:
         """Give the connection back if the answer was read to its end; else close it."""
-        assert isinstance(self._stream, httpx2.AsyncByteStream)
-        try:
-            await self._stream.aclose()
-        except httpx2.TransportError:
-            pass
-
-
-class BodyStream(httpx2.AsyncByteStream):
-    """A body as it is, in one piece or as it comes."""
-
-    def __init__(self, pieces: Iterable[bytes] | AsyncIterator[bytes]) -> None:
-        self._pieces = pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces, self._pieces = self._pieces, ()  # the request lives as long as its answer, but its body need not
-        if isinstance(pieces, Iterable):
-            for piece in pieces:
-                yield piece
-            return
-        async for piece in pieces:
-            yield piece
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.give_back(connection)
 
 
 class UpstreamLink:
     """Connections to one provider."""
 
-    def __init__(self, base_url: str, *, is_versioned: bool, context: ssl.SSLContext | bool = True) -> None:
+    def __init__(self, base_url: str, *, is_versioned: bool, context: ssl.SSLContext | None = None) -> None:
         """`is_versioned`: the path of the base URL stands for /v1, as in clients of OpenAI; else it stands before it."""
         parts = split_url(base_url)
-        self.url = httpx2.URL(f"{parts.scheme}://{parts.netloc}")
         self.host = parts.netloc.encode("ascii")
         self._path = parts.path.rstrip("/").encode("ascii")
         self._is_versioned = is_versioned and bool(self._path)
-        self._transport = httpx2.AsyncHTTPTransport(
-            verify=context if parts.scheme == "https" else False,
-            proxy=find_proxy(base_url),
-            limits=httpx2.Limits(
-                max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEPT_S
-            ),
-        )
+        self._pool = ConnectionPool(base_url, find_proxy(base_url), context)
 
     def build_target(self, path: bytes, query: bytes) -> bytes:
         """The path and the query of a request to the provider."""
@@ -116,39 +89,37 @@ class UpstreamLink:
             base = base.removesuffix(b"/v1")
         return (base + path or b"/") + (b"?" + query if query else b"")
 
-    async def open(
-        self, method: str, target: bytes, headers: RawHeaders, body: Iterable[bytes] | AsyncIterator[bytes]
-    ) -> UpstreamAnswer:
+    async def open(self, method: str, target: bytes, headers: RawHeaders, body: Pieces) -> UpstreamAnswer:
         """Send a request. Raises UpstreamFailed if no answer comes."""
-        request = httpx2.Request(
-            method,
-            self.url,
-            headers=headers,
-            stream=BodyStream(body),
-            extensions={"target": target, "timeout": _TIMEOUTS},
-        )
         try:
-            response = await self._transport.handle_async_request(request)
-        except (httpx2.TransportError, httpx2.InvalidURL, OSError) as error:
+            connection = await self._pool.take()
+            try:
+                target, headers = self._pool.build_request(target, headers)
+                response = await connection.ask(method, target, headers, body)
+            except BaseException:
+                connection.close()
+                raise
+        except _FAULTS as error:
             raise UpstreamFailed(_describe(error)) from error
-        answer = UpstreamAnswer(response)
+        answer = UpstreamAnswer(self._pool, connection, response)
         if not 200 <= answer.status < 600:
             await answer.close()
             raise UpstreamFailed(f"it answered with the status {answer.status}")
         return answer
 
     async def close(self) -> None:
-        await self._transport.aclose()
+        self._pool.close()
+        await asyncio.sleep(0)  # the loop closes them in its next round
 
 
 def _describe(error: Exception) -> str:
     """What happened. Errors of the protocol quote headers and bodies, which are for nobody else."""
+    if isinstance(error, ExchangeFailed):
+        return str(error)
     name = type(error).__name__
-    return (
-        f"{name}: the HTTP is not valid, or ended too early"
-        if isinstance(error, httpx2.ProtocolError)
-        else f"{name}: {str(error) or 'the connection was closed'}"
-    )
+    if isinstance(error, h11.ProtocolError):  # it quotes what came
+        return f"{name}: the HTTP is not valid, or ended too early"
+    return f"{name}: {str(error) or 'the connection was closed'}"
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:
@@ -175,6 +146,10 @@ def is_loopback(host: str) -> bool:
 
 def find_proxy(url: str) -> str | None:
     """The proxy that the environment of this process names for a URL."""
+    if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    import urllib.request  # noqa: PLC0415 - it takes a megabyte of memory
+
     parts = urlsplit(url)
     host = parts.hostname or ""
     proxies = urllib.request.getproxies()

@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.core.history.views import reduction_text
 from holdfast.gateway.lines import Line
 from holdfast.gateway.model import ClientMessage, ClientRequest, SentView
 from holdfast.model.history.handles import piece_id
 from holdfast.model.history.plans import Reduction
 from holdfast.model.history.views import SUMMARY_LABEL
+
+_encode = msgspec.json.Encoder().encode
 
 
 class FoldedRange(NamedTuple):
@@ -78,14 +82,14 @@ def build_view(
                     pieces = range(len(request.messages[index].pieces)) if is_reply else place.pieces
                     removed.update((index, piece) for piece in pieces)
     replaced = {
-        at: reword(text)
+        at: _encode(reword(text))
         for at, text in _read_reductions(line, changes.reduced).items()
         if at not in removed and at[0] not in staying
     }
     text = "\n\n".join(filter(None, (*map(reword, changes.texts), notes)))
     indexes = [index for index, _ in (*removed, *replaced)]
     return SentView(
-        summary=f"{SUMMARY_LABEL}{text}" if removed else "",
+        summary=_encode(f"{SUMMARY_LABEL}{text}") if removed else b"",
         removed=frozenset(removed),
         replaced=replaced,
         depth=max(indexes, default=-1) + 1,
@@ -178,7 +182,7 @@ def _has_sound_places(messages: Sequence[ClientMessage], view: SentView) -> bool
 
 def count_saved(line: Line, view: SentView, changes: ViewChanges, count: Callable[[str], int]) -> int:
     """The tokens that a view takes out of a request, in the engine's count."""
-    saved = -count(view.summary) if view.summary else 0
+    saved = -count(msgspec.json.decode(view.summary, type=str)) if view.summary else 0
     savings: Mapping[int, int] = {reduction.message: reduction.saved for reduction in changes.reduced}
     for index, places in enumerate(line.places):
         for place in places:

@@ -14,6 +14,11 @@ class TextCache(Generic[T]):
         self._capacity = self._free = capacity
         self._values: dict[str, T] = {}
 
+    def limit(self, capacity: int) -> None:
+        """Keep no more than so many bytes from now on."""
+        self._values.clear()
+        self._capacity = self._free = capacity
+
     def get(self, text: str) -> T | None:
         return self._values.get(text)
 

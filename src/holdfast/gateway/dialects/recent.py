@@ -21,7 +21,7 @@ from holdfast.gateway.model import ClientMessage, Dialect, Slice
 
 _LEAST_BYTES = 32 << 10
 """Smaller lists are scanned as quickly."""
-_MOST_BYTES = 3 << 20
+_MOST_BYTES = 2 << 20
 """All bodies that are kept, together, with what was read of them; the one used last stays."""
 _LARGEST_BODY = 8 << 20
 """A larger one is not kept."""

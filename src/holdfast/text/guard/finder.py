@@ -100,6 +100,11 @@ _lookup_cache: TextCache[frozenset[str]] = TextCache(32 << 20)
 """Enough for a view of 10,000 messages."""
 
 
+def limit_lookups(size: int) -> None:
+    """Keep at most about so many bytes of texts and their terms in memory."""
+    _lookup_cache.limit(size)
+
+
 def lookup_terms(text: str) -> frozenset[str]:
     """The terms that anchors are compared with. They are cached, because every model call reads the same texts."""
     terms = _lookup_cache.get(text)
