@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
 import random
+import re
 import socket
 import struct
 import threading
