@@ -432,7 +432,16 @@ def test_what_fails_still_is_told_before_what_works_by_now() -> None:
 
 
 @pytest.mark.parametrize(
-    "output", ["--- FAIL: TestSplit (0.00s)", '{"error": "no such order"}', "ValueError: bad size"]
+    "output",
+    [
+        "--- FAIL: TestSplit (0.00s)",
+        '{"error": "no such order"}',
+        "ValueError: bad size",
+        "tests/test_split.py::test_size FAILED [ 40%]",
+        "src/split.ts(12,5): error TS2322: no number",
+        "split.go:12:3: error: bad size",
+        "\u2717 test/split.test.js > size failed",
+    ],
 )
 def test_a_failure_that_nobody_marked_is_seen(output: str) -> None:
     noise = "\n".join(f"line number {number} of the output" for number in range(60))

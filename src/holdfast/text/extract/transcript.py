@@ -77,10 +77,12 @@ _WORTH_QUOTING = re.compile(r"\w")
 _NOT_LABEL = re.compile(r"[^\w.-]+")
 _NOT_TOOL = re.compile(r"[\s,;→]+")
 FAILURE = re.compile(
-    r"\W{0,12}(?:[\w.-]{1,60}[\s:]\W{0,3}){0,2}?(?:[\w.]{0,60}(?:error|exception)(?=[\"'\]]{0,2}\s?:|\[|$)|"
+    r"\W{0,12}(?:(?=\S{0,200}?[/\\.(:])[\w./\\()\[\],:@-]{1,200}+\s\W{0,3})?(?:[\w.-]{1,60}[\s:]\W{0,3}){0,2}?"
+    r"(?:[\w.]{0,60}(?:error|exception)(?=[\"'\]]{0,2}\s?:|\[|$|\s[A-Z]{1,9}\d{1,9}:)|"
     r"(?:fatal|panic|traceback|fail(?:ed|ure)?)(?=[:\s(]|$))",
     re.IGNORECASE,
 )
+"""A line that says that something failed; a path or a position may stand before it."""
 _QUESTION = ("?", "？", "؟")
 _TOOL = re.compile(r"([^\s,]+)(?: x(\d{1,9}))?( \(failed\))?")
 _HANDLE = re.compile(r" \[(h\d{1,19}_\d{1,9})\]$")
