@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import msgspec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.gateway.figures import PromptSize, bill_plain, measure_prompt
@@ -71,6 +71,7 @@ class Replay:
         return truth, stated, is_boundary
 
 
+@example([Added(10, 5), Added(1, 5), Added(20, 5)], 2_000, 2, True)  # the summary is as long as what it replaces
 @given(st.lists(ADDED, min_size=2, max_size=12), st.sampled_from([2_000, 17_500]), st.integers(2, 8), st.booleans())
 def test_between_boundaries_the_bill_of_the_plain_request_is_exact(
     steps: list[Added], head: int, fold_at: int, has_mark: bool

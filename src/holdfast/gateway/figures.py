@@ -112,7 +112,7 @@ def bill_plain(
     had.
 
     What cannot be known: at a boundary, whether the provider would have found the client's last prompt."""
-    if plain == sent.tokens:
+    if plain == sent.tokens and not has_own_mark:
         return sent
     write, long, fresh = sent.write, sent.long_write, sent.fresh
     read = sent.read
