@@ -202,7 +202,7 @@ class ClaudeLog(LogEntries):
             session = self.session()
             self._is_held = False
             if session is not None:
-                self._follow(session)
+                self._follow(session, is_over=True)
                 ends, self._ends = self._ends, []
                 self._end_agents(session, ends)
                 self._settle(session, status, is_over=True)
@@ -210,7 +210,7 @@ class ClaudeLog(LogEntries):
                 if log._file is not None:
                     log.end(status)
 
-    def _follow(self, session: holdfast.Session) -> None:
+    def _follow(self, session: holdfast.Session, *, is_over: bool = False) -> None:
         for _ in range(_TRIES):
             version = session.state().version
             try:
@@ -220,6 +220,8 @@ class ClaudeLog(LogEntries):
                 lines = self._read_new_lines(session)
                 self._note_parents(lines)
                 messages = read_lines(each for each in lines if self._is_own(each[1]))
+                if not is_over and self._awaits_description(lines, messages):
+                    return
                 self._enter_frame(session, messages)
                 self._record(session, messages)
             except VersionConflict:
@@ -251,6 +253,13 @@ class ClaudeLog(LogEntries):
 
     def _conversation(self, session: holdfast.Session) -> holdfast.Session | holdfast.Frame:
         return session if self._agent is None else session.frames.get(self._agent.ids[-1])
+
+    def _awaits_description(self, lines: list[tuple[int, Line]], messages: list[LogMessage]) -> bool:
+        """Whether a sub-agent was only asked so far: the line that says where its frame belongs may still come."""
+        if self._agent is None or self._agent.ids or self._file is not None:
+            return False
+        is_described = any(is_description(line) for _, line in lines)
+        return not is_described and all(message.kind == "prompt" for message in messages)
 
     def _enter_frame(self, session: holdfast.Session, messages: list[LogMessage]) -> None:
         """Push a frame for what a sub-agent says, if it has none, or the last one has ended."""

@@ -671,6 +671,28 @@ def test_a_subagent_that_is_described_after_its_first_words(file_engine: holdfas
     ]
 
 
+def test_a_subagent_of_a_subagent_is_described_after_its_prompt(file_engine: holdfast.Engine) -> None:
+    """Claude Code writes the two into different files: which of them comes first is not certain."""
+    store, own = HoldfastSessionStore(file_engine), Chat()
+    side: dict[str, Any] = {"isSidechain": True, "agentId": "a1"}
+    append(store, agent_key("a1"), agent_lines("a1", "toolu_a1", 0)[:2])
+    append(store, agent_key("a1"), own.reply("", ("Agent", "toolu_b2", {"prompt": "y"}), stop="tool_use", **side))
+    about, prompt, *rest = agent_lines("b2", "toolu_b2", 1)
+    append(store, agent_key("b2"), [prompt])
+    other = HoldfastSessionStore(file_engine)  # another process knows nothing but the store
+    append(other, agent_key("b2"), [about | {"parentAgentId": "a1"}])
+    append(store, agent_key("b2"), rest)
+    names = (KEY["session_id"], KEY["project_key"])
+    (above,), (below,) = (store.frames(*names, f"subagents/agent-{each}") for each in ("a1", "b2"))
+    assert (below.state().parent, below.state().status) == (above.frame_id, "completed")
+    assert texts_in(store.session(*names), below.frame_id) == [
+        "Task for b2.",
+        "b2 reads 0",
+        "b2 got 0",
+        "b2 is done.",
+    ]
+
+
 def test_a_frame_whose_process_died_before_it_was_noted_is_found(file_engine: holdfast.Engine) -> None:
     store, lines = HoldfastSessionStore(file_engine), agent_lines("a1", "toolu_a1", 1)
     append(store, agent_key("a1"), lines[:1])
