@@ -17,7 +17,14 @@ from mcp_types import ElicitResult, TextContent
 
 import holdfast
 from holdfast.mcp.task_client import TasksClient
-from holdfast.mcp.task_frames import TASKS_ACTOR
+from holdfast.mcp.task_frames import (
+    TASKS_ACTOR,
+    TaskCall,
+    TaskOwner,
+    create_task_session,
+    load_task,
+    push_task_frame,
+)
 from holdfast.mcp.tasks import Tasks
 from mcp import Client
 from tests.mcp.endpoints import LEASE_S, TASKS, Replica, Wire, connected, serving, wait_until
@@ -110,6 +117,36 @@ def test_answers_that_come_at_the_same_time_start_the_tool_once(survivor: Surviv
             assert all(each.result()["resultType"] == "complete" for each in sent)
             done = wires[1].wait_for(task, "completed", "failed")
             assert done["result"]["content"][0]["text"] == "1 lines"
+
+
+def test_a_task_that_is_read_while_its_worker_puts_it_down_has_not_been_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = TaskCall(tool="approve", arguments={}, owner="", ttl_ms=60_000, version="", capabilities={})
+
+    async def main() -> None:
+        async with await holdfast.open_async("memory:") as engine:
+            owner = TaskOwner(engine, "")
+            turn = (await create_task_session(owner, "task", call)).turn()
+            frame = await push_task_frame(await turn.__aenter__(), call)
+            read = holdfast.AsyncFrame.state
+
+            async def read_slowly(self: holdfast.AsyncFrame) -> Any:
+                record = await read(self)
+                if record.status == "active":
+                    await frame.suspend("waits for answers")
+                    await turn.__aexit__(None, None, None)
+                return record
+
+            monkeypatch.setattr(holdfast.AsyncFrame, "state", read_slowly)
+            task = await load_task(owner, "task")
+            assert task is not None
+            assert (task.record.status, task.has_worker) == ("active", True)
+            task = await load_task(owner, "task")
+            assert task is not None
+            assert (task.record.status, task.has_worker) == ("suspended", False)
+
+    asyncio.run(main())
 
 
 def test_an_answer_of_another_kind_is_refused_and_the_task_still_waits(url: str) -> None:

@@ -93,7 +93,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True):
     call: TaskCall
     updated_us: int
     has_worker: bool
-    """Whether a process holds the turn."""
+    """Whether a process holds the turn, or worked on the task while it was read."""
 
     @property
     def expires_us(self) -> int:
@@ -179,12 +179,14 @@ async def load_task(owner: TaskOwner, task_id: str, session: holdfast.AsyncSessi
     if opened is None or not found:
         return None
     frame = await opened.frames.get(found[0])
+    before = await opened.state()
     record = await frame.state()
     call = msgspec.convert(record.inputs, TaskCall)
     if call.owner != owner.name:
         return None
     state = await opened.state()
     lease = state.leases.get("", NO_LEASE)
+    has_changed = state.version != before.version  # the lease may be of a later time than the record
     return StoredTask(
         id=task_id,
         engine=owner.engine,
@@ -193,7 +195,7 @@ async def load_task(owner: TaskOwner, task_id: str, session: holdfast.AsyncSessi
         record=record,
         call=call,
         updated_us=state.updated_us,
-        has_worker=lease.is_held(now_us()),
+        has_worker=has_changed or lease.is_held(now_us()),
     )
 
 

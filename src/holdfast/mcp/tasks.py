@@ -376,9 +376,9 @@ class Tasks(Extension):
 
     async def _update(self, ctx: ServerRequestContext[Any, Any], params: UpdateParams) -> HandlerResult:
         task = await self._find(ctx, params.task_id)
-        if task.record.status != "suspended":
+        if not task.record.is_live:
             return {}
-        rounds = await task.rounds()
+        rounds = await task.rounds()  # a question can be answered from when it is stored, before the task waits
         outstanding = rounds[-1].outstanding if rounds else {}
         answers = {key: answer for key, answer in params.input_responses.items() if key in outstanding}
         _check_answers(answers)
