@@ -153,9 +153,7 @@ class ArtifactService(BaseArtifactService):
         location = check_location(app_name, user_id, session_id, filename)
         return await run_blocking(self._describe, location, version)
 
-    def _save(
-        self, location: _ArtifactName, part: types.Part, custom: dict[str, Any] | None, session_id: str
-    ) -> int:
+    def _save(self, location: _ArtifactName, part: types.Part, custom: dict[str, Any] | None, session_id: str) -> int:
         media_type = _find_media_type(location, part, session_id)
         body, data = _take_bytes(part)
         session = self._session(location, create=True)
