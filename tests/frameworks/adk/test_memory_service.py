@@ -5,7 +5,7 @@
 | events with text are added, others are not | added | – |
 | events can be added one by one, also without a session | added | – |
 | an id is added once; the first content stays | added | InMemory replaces the events of a session that is added again |
-| words match in any case; the best match first, at most ten | words | InMemory: of equals the oldest first, here the newest |
+| words match in any case; the best match first, at most ten | words | InMemory: oldest of equals first, here newest |
 | nothing matches a part of a word | words | – |
 | scripts without spaces; composed and decomposed text | scripts | here by the index of Holdfast |
 | memories of another user or app are not seen; no alias by slashes | apart | – |
