@@ -255,7 +255,7 @@ def test_kept(artifacts: ArtifactService) -> None:
     named = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"png", display_name="My report (final).png"))
 
     async def check() -> None:
-        where = {"app_name": "projects/1/engines/2", "user_id": "group/ada", "session_id": "user"}
+        where: dict[str, Any] = {"app_name": "projects/1/engines/2", "user_id": "group/ada", "session_id": "user"}
         for name, part in (("a", named), ("b", types.Part(text="")), ("user:b", types.Part(text=""))):
             await artifacts.save_artifact(**where, filename=name, artifact=part)
             for version in (None, 0):
