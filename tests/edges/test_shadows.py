@@ -14,7 +14,7 @@ from holdfast import Text
 from holdfast.codec import check_json
 from holdfast.frameworks.accepted import accept_calls, accept_json
 from holdfast.frameworks.media import bound_parts
-from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message, name_messages
+from holdfast.frameworks.shadows import RESULT_DIGEST, Shadow, ShadowMessage, mark_message, name_messages
 from holdfast.frameworks.shown import show_pack
 
 Listed = list[tuple[str, str]]
@@ -161,6 +161,72 @@ def test_runs_that_do_not_know_results_of_each_other_settle(runs: list[list[tupl
         shadow.follow(messages, exact=True)
         assert session.state().version == version
         assert session.open_calls() == ()
+
+
+def answered(session: holdfast.Session) -> list[tuple[str, str]]:
+    """The results in the conversation, each with the id of the message whose call it answers."""
+    messages = session.messages(limit=1_000)
+    origins = {call.id: str(each.metadata["id"]) for each in messages for call in each.tool_calls}
+    return [
+        (origins[one.tool_call_id], str(one.value))
+        for each in messages
+        for one in each.tool_results
+        if not each.withdrawn
+    ]
+
+
+@given(
+    turns=st.lists(st.tuples(st.lists(st.sampled_from(["look", "find"]), unique=True), st.booleans()), max_size=6),
+    data=st.data(),
+)
+def test_a_call_may_have_the_id_of_an_earlier_one(turns: list[tuple[list[str], bool]], data: st.DataObject) -> None:
+    """Some providers give a call the name of its tool as id. Results are in the list, or recorded when their tools end."""
+    session = holdfast.open("memory:").create_session("s")
+    shadow = Shadow(session, observe=False)
+    listed: list[ShadowMessage] = []
+    expected: list[tuple[str, str]] = []
+    for number, (calls, is_beside) in enumerate(turns):
+        listed += [user(f"u{number}"), reply(f"a{number}", *calls)]
+        if is_beside:
+            shadow.follow(listed)
+        for call in calls:
+            value = f"{call} {number}"
+            expected.append((f"a{number}", value))
+            if is_beside:
+                session.result(call, value)
+            message = {"role": "tool", "tool_call_id": call, "content": value}
+            listed.append(ShadowMessage(f"t{number}-{call}", message))
+        if data.draw(st.booleans()):
+            shadow = Shadow(session, observe=False)  # another process
+        if data.draw(st.booleans()):
+            shadow.follow(listed)
+    shadow.follow([*listed, user("end")], exact=True)
+    assert answered(session) == expected
+    version = session.state().version
+    Shadow(session, observe=False).follow([*listed, user("end")], exact=True)
+    assert session.state().version == version
+
+
+def test_a_recorded_result_is_replaced_only_if_the_list_has_another_one(shadow: Shadow) -> None:
+    """Also of two calls with one id: each result is compared with its own message."""
+
+    def record(message: ShadowMessage) -> None:
+        shadow.session.record_all([{**message.message, "metadata": {RESULT_DIGEST: message.digest}}], as_found=True)
+
+    def build(name: str, value: str) -> ShadowMessage:
+        return ShadowMessage(name, {"role": "tool", "tool_call_id": "look", "content": value})
+
+    listed = [user("u1"), reply("a1", "look")]
+    shadow.follow(listed)
+    record(build("t1", "one"))
+    listed += [build("t1", "one"), reply("a2", "look")]
+    shadow.follow(listed)
+    record(build("t2", "two"))
+    for messages in (listed, [*listed, build("t2", "two"), reply("a3")]):
+        assert shadow.follow(messages).withdrawn == 0
+    assert answered(shadow.session) == [("a1", "one"), ("a2", "two")]
+    shadow.follow([*listed, build("t2", "changed"), reply("a3")])
+    assert answered(shadow.session) == [("a1", "one"), ("a2", "changed")]
 
 
 def test_no_order_of_messages_is_refused(shadow: Shadow) -> None:

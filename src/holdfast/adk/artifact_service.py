@@ -21,7 +21,7 @@ from typing_extensions import override
 
 import holdfast
 from holdfast.adk.events import clean_json, clean_text, to_json
-from holdfast.adk.names import ARTIFACT_THREAD, Conversations, actor_of, escape_name
+from holdfast.adk.names import ARTIFACT_THREAD, Conversations, actor_of, clean_id, escape_name
 from holdfast.adk.state import append_entries, decode_body
 from holdfast.adk.uris import choose_engine
 from holdfast.errors import VersionConflict
@@ -53,7 +53,8 @@ class _ArtifactName(NamedTuple):
 
 
 def check_location(app_name: str, user_id: str, session_id: str | None, filename: str) -> _ArtifactName:
-    """Check the names of an artifact. A name with `user:` belongs to the user, whatever the session."""
+    """Check the names of an artifact. A name with `user:` belongs to the user, whatever the session. A padded id of a
+    session is the id without padding, as for SessionService."""
     artifact_util.validate_path_segment(app_name, "app_name")
     artifact_util.validate_path_segment(user_id, "user_id")
     if not filename:
@@ -63,7 +64,7 @@ def check_location(app_name: str, user_id: str, session_id: str | None, filename
     if session_id is None:
         raise InputValidationError("Session ID must be provided for session-scoped artifacts.")
     artifact_util.validate_path_segment(session_id, "session_id")
-    return _ArtifactName(app_name, user_id, session_id, clean_text(filename))
+    return _ArtifactName(app_name, user_id, clean_id(session_id), clean_text(filename))
 
 
 class ArtifactService(BaseArtifactService):
@@ -89,7 +90,7 @@ class ArtifactService(BaseArtifactService):
     ) -> int:
         """Save a version. Returns its number: the first is 0."""
         location = check_location(app_name, user_id, session_id, filename)
-        return await run_blocking(self._save, location, ensure_part(artifact), custom_metadata, session_id)
+        return await run_blocking(self._save, location, ensure_part(artifact), custom_metadata, clean_id(session_id))
 
     @override
     async def load_artifact(
@@ -103,7 +104,7 @@ class ArtifactService(BaseArtifactService):
     ) -> types.Part | None:
         """Load a version, the newest by default; None if there is none, or a rewind has removed it."""
         location = check_location(app_name, user_id, session_id, filename)
-        return await run_blocking(self._load, location, version, session_id)
+        return await run_blocking(self._load, location, version, clean_id(session_id))
 
     @override
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
@@ -111,7 +112,7 @@ class ArtifactService(BaseArtifactService):
         for value, what in ((app_name, "app_name"), (user_id, "user_id"), (session_id, "session_id")):
             if value is not None:
                 artifact_util.validate_path_segment(value, what)
-        return await run_blocking(self._list_names, app_name, user_id, session_id)
+        return await run_blocking(self._list_names, app_name, user_id, clean_id(session_id))
 
     @override
     async def delete_artifact(
@@ -152,9 +153,7 @@ class ArtifactService(BaseArtifactService):
         location = check_location(app_name, user_id, session_id, filename)
         return await run_blocking(self._describe, location, version)
 
-    def _save(
-        self, location: _ArtifactName, part: types.Part, custom: dict[str, Any] | None, session_id: str | None
-    ) -> int:
+    def _save(self, location: _ArtifactName, part: types.Part, custom: dict[str, Any] | None, session_id: str) -> int:
         media_type = _find_media_type(location, part, session_id)
         body, data = _take_bytes(part)
         session = self._session(location, create=True)
@@ -212,7 +211,7 @@ class ArtifactService(BaseArtifactService):
             return self._load(other, target.version, target.session_id, depth - 1)
         return None if _is_absent(part) else part
 
-    def _list_names(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
+    def _list_names(self, app_name: str, user_id: str, session_id: str) -> list[str]:
         names: set[str] = set()
         scopes = [None, session_id] if session_id else [None]
         for scope in scopes:
@@ -278,7 +277,7 @@ def _pages(
     return entries
 
 
-def _find_media_type(location: _ArtifactName, part: types.Part, session_id: str | None) -> str | None:
+def _find_media_type(location: _ArtifactName, part: types.Part, session_id: str) -> str | None:
     """The media type of an artifact. Raises InputValidationError for a part that is no artifact."""
     if part.inline_data is not None:
         return part.inline_data.mime_type

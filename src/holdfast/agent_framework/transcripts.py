@@ -68,8 +68,9 @@ class HistoryTranscript:
         self._updated = 0
         self._contents: dict[tuple[str, str], list[Content]] = {}
         self._reply = ""
-        self._pending: list[tuple[list[SplitMessage], ReplyContext | None]] = []
-        """Records whose messages are not in the session yet: the store failed in between."""
+        self._pending: list[tuple[list[SplitMessage], str, ReplyContext | None]] = []
+        """Records whose messages are not in the session yet: the store failed in between. Each with the id of the reply
+        before it: results answer the calls of that one, since a later call may have the id of an earlier one."""
 
     def position(self) -> int:
         """Where a new run begins: behind all records, except messages of the user that nobody has answered, since a run
@@ -89,7 +90,7 @@ class HistoryTranscript:
             end = self.position()
             records = [each for each in self._load() if each.seq <= end]
             messages = [Message.from_dict(json.loads(json.dumps(self._bodies[each.key]))) for each in records]
-            return self._complete(messages, answered)
+            return self._complete(records, messages, answered)
 
     def add(
         self, messages: Sequence[Message], *, after: int | None, is_saved: bool, reply: ReplyContext | None = None
@@ -149,10 +150,10 @@ class HistoryTranscript:
             fields: Any = entry.body
             self._bodies[entry.parent or ""] = _decode(fields["message"])
         for record, _ in new:
-            split = split_message(record.message, record.key)
+            split, asked = split_message(record.message, record.key), self._reply
             self._keep(split)
             if is_first or record.key in own:
-                self._pending.append((split, reply))
+                self._pending.append((split, asked, reply))
         while self._pending:
             self._record(*self._pending[0])
             self._pending.pop(0)
@@ -165,7 +166,7 @@ class HistoryTranscript:
             key = (self._reply, each.call) if each.call else (each.shadow.id, "")
             self._contents[key] = each.contents
 
-    def _record(self, split: Sequence[SplitMessage], reply: ReplyContext | None) -> None:
+    def _record(self, split: Sequence[SplitMessage], asked: str, reply: ReplyContext | None) -> None:
         """Record messages in the session, if they are not there. Another process may do the same at the same time."""
         for attempt in range(_TRIES):
             version = self.session.state().version
@@ -173,7 +174,7 @@ class HistoryTranscript:
             missing = [each for each in split if each.shadow.id not in known]
             if any(each.call for each in missing):
                 # A result is recorded when its tool ends, so only those of open calls are new.
-                calls = {call.provider_id or call.id for call in self.session.open_calls()}
+                calls = self._find_open_calls(asked)
                 missing = [each for each in missing if not each.call or each.call in calls]
             if not missing:
                 return
@@ -201,35 +202,45 @@ class HistoryTranscript:
             if recorded.role == "user" and not recorded.late:
                 self.session.observe(recorded)
 
-    def _complete(self, messages: list[Message], answered: Iterable[str]) -> list[Message]:
-        """Add the results of calls that have none in the records: the process stopped before they were shown to a model."""
-        answers = {*answered, *find_answers(messages)}
-        completed: list[Message] = []
-        for message in messages:
-            completed.append(message)
-            open_ids = [
-                content.call_id
-                for content in message.contents
-                if is_call(content) and content.call_id and content.call_id not in answers
-            ]
-            if open_ids and not _awaits_approval(message):
-                results = [Content.from_function_result(call, result=self._find_result(call)) for call in open_ids]
-                completed.append(Message("tool", results))
-        return completed
+    def _find_open_calls(self, reply: str) -> set[str]:
+        """The open calls of a reply, by the ids of the provider."""
+        message = self.session.find_message(reply) if reply else None
+        own = {call.id for call in message.tool_calls} if message is not None else set()
+        return {call.provider_id or call.id for call in self.session.open_calls() if call.id in own}
 
-    def _find_result(self, call_id: str) -> str:
-        """What is known of the outcome of a call: its result in the session, or that it is unknown."""
-        call_id = accept_id(call_id)
-        for call in reversed(self.session.open_calls()):
-            if call_id in (call.provider_id, call.id) and call.attempts:
+    def _complete(
+        self, records: Sequence[MessageRecord], messages: Sequence[Message], answered: Iterable[str]
+    ) -> list[Message]:
+        """Add the results of calls that have none in the records: the process stopped before they were shown to a model.
+        A call is answered behind it, and before a later one with the same id."""
+        answers = {*answered}
+        completed: list[Message] = []
+        for record, message in zip(reversed(records), reversed(messages), strict=True):
+            answers.update(find_answers([message]))
+            calls = [content.call_id for content in message.contents if is_call(content) and content.call_id]
+            lacking = [call for call in calls if call not in answers]
+            answers.difference_update(calls)
+            if lacking and not _awaits_approval(message):
+                results = [
+                    Content.from_function_result(call, result=self._find_result(record.key, call)) for call in lacking
+                ]
+                completed.append(Message("tool", results))
+            completed.append(message)
+        return completed[::-1]
+
+    def _find_result(self, reply: str, call_id: str) -> str:
+        """What is known of the outcome of a call of a reply: its result in the session, or that it is unknown."""
+        message, name = self.session.find_message(reply), accept_id(call_id)
+        calls = message.tool_calls if message is not None else ()
+        asked = next((call.id for call in calls if name in (call.provider_id, call.id)), None)
+        for call in self.session.open_calls():
+            if call.id == asked and call.attempts:
                 return describe_unknown(
                     OutcomeUnknown(call=call.id, name=call.name, key=call.key, attempts=call.attempts)
                 )
-        calls: dict[str, str] = {}
-        for message in self.session.messages(limit=_PAGE):
-            calls |= {call.id: call.provider_id or call.id for call in message.tool_calls}
-            for result in message.tool_results:
-                if calls.get(result.tool_call_id) == call_id:
+        for each in self.session.messages(limit=_PAGE):
+            for result in each.tool_results:
+                if result.tool_call_id == asked:
                     return result.value if isinstance(result.value, str) else json.dumps(result.value)
         return _NOT_RUN
 

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -506,10 +506,30 @@ def _compare(
 
 
 def _find_stale(known: Sequence[_Known], messages: Sequence[ShadowMessage]) -> set[int]:
-    """The seqs of results that a list has otherwise than they were recorded when their tools ended."""
-    results = {each.answers[0]: each for each in known if each.digest and not each.id and len(each.answers) == 1}
-    answers = ((each, results.get(str(each.message.get("tool_call_id")))) for each in messages) if results else ()
-    return {result.seq for message, result in answers if result is not None and result.digest != message.digest}
+    """The seqs of results that a list has otherwise than they were recorded when their tools ended. Of several results for
+    one id, those that are the same on both sides belong together, and of the others the last ones."""
+    results: dict[str, list[_Known]] = {}
+    for each in known:
+        if each.digest and not each.id and len(each.answers) == 1:
+            results.setdefault(each.answers[0], []).append(each)
+    answers: dict[str, list[str]] = {}
+    for message in messages if results else ():
+        call = message.message.get("tool_call_id")
+        if call in results:
+            answers.setdefault(str(call), []).append(message.digest)
+    stale: set[int] = set()
+    for call, digests in answers.items():
+        left = [each for each in results[call] if not _take(digests, each.digest)]
+        stale.update(each.seq for each in left[max(0, len(left) - len(digests)) :])
+    return stale
+
+
+def _take(digests: list[str], digest: str) -> bool:
+    """Whether a digest was among these; it is taken out."""
+    if digest not in digests:
+        return False
+    digests.remove(digest)
+    return True
 
 
 def _find_answers_beside(known: Sequence[_Known], at: int) -> set[str]:
@@ -539,10 +559,18 @@ def _continue(
     while at < len(known) and (_is_beside(known[at]) or {*known[at].answers} & {*calls}) and known[at].seq not in stale:
         answered.update(() if known[at].is_evidence else known[at].answers)
         at += 1
-    new = tuple(each for each in rest if each.message.get("tool_call_id") not in answered)
+    new = tuple(_leave_answers(rest, answered))
     if at == len(known) or (not new and not exact):
         return _Comparison(new)
     return _Comparison(new, after=next((each.seq for each in reversed(known[:at]) if not each.is_evidence), 0))
+
+
+def _leave_answers(rest: Sequence[ShadowMessage], answered: set[str]) -> Iterator[ShadowMessage]:
+    """The messages without results of calls that have one. A later call may have the id of an earlier one."""
+    for each in rest:
+        answered = answered - {call.get("id") for call in each.message.get("tool_calls", ())}
+        if each.message.get("tool_call_id") not in answered:
+            yield each
 
 
 def _is_beside(known: _Known) -> bool:

@@ -58,7 +58,9 @@ def split_message(message: Message, name: str) -> list[NamedMessage]:
         reply = _build_reply(message)
         return [NamedMessage(ShadowMessage(name, reply), _keep_calls(blocks, len(reply.get("tool_calls", ()))))]
     results = [block for block in blocks if "toolResult" in block]
-    named = [_name_result(block, name) for block in results]
+    named: list[NamedMessage] = []
+    for block in results:
+        named.append(_name_result(block, name, named))
     rest = [block for block in blocks if "toolResult" not in block]
     if rest or not results:
         named.append(NamedMessage(ShadowMessage(name, {"role": "user", "content": read_blocks(rest)}), rest))
@@ -168,7 +170,8 @@ def _keep_calls(blocks: list[ContentBlock], count: int) -> list[ContentBlock]:
     return kept
 
 
-def _name_result(block: ContentBlock, name: str) -> NamedMessage:
+def _name_result(block: ContentBlock, name: str, before: Sequence[NamedMessage]) -> NamedMessage:
+    """A result, with a name that none `before` it in the message has: a message may have two for one call."""
     result = block["toolResult"]
     call = accept_id(result["toolUseId"])
     message = {
@@ -177,7 +180,10 @@ def _name_result(block: ContentBlock, name: str) -> NamedMessage:
         "content": read_result(result),
         "is_error": result.get("status") == "error",
     }
-    return NamedMessage(ShadowMessage(f"{name}{RESULT_MARK}{call}", message), [block], call)
+    count = sum(each.call == call for each in before)
+    return NamedMessage(
+        ShadowMessage(f"{name}{RESULT_MARK}{call}{f'~{count + 1}' if count else ''}", message), [block], call
+    )
 
 
 def _read_media(kind: str, media: Mapping[str, Any]) -> ContentPart:

@@ -14,6 +14,10 @@
 | metadata, media type, time and address of a version | described |
 | a loaded artifact is the caller's own | own copy |
 | a deleted artifact is gone; the next version is 0 | deleted |
+| `doc` and `doc/part` are two artifacts: versions and deletions of one leave the other | nested |
+| a padded id of a session is the id without padding, also for references | padding |
+| a version that cannot be stored leaves the others | not stored |
+| what a path may have (`group/ada`, a session `user`, a display name, an empty text) is kept | kept |
 | unsafe names of app, user and session are refused | refused |
 """
 
@@ -189,6 +193,77 @@ def test_described(artifacts: ArtifactService) -> None:
         assert await artifacts.get_artifact_version(**DESK, filename="a") == versions[1]
         assert await artifacts.get_artifact_version(**DESK, filename="a", version=0) == versions[0]
         assert await artifacts.get_artifact_version(**DESK, filename="a", version=7) is None
+
+    run(check())
+
+
+def test_nested(artifacts: ArtifactService) -> None:
+    async def check() -> None:
+        await artifacts.save_artifact(**DESK, filename="doc", artifact=types.Part(text="doc 0"))
+        for number in range(12):
+            await artifacts.save_artifact(**DESK, filename="doc/part", artifact=types.Part(text=f"part {number}"))
+        assert await artifacts.list_versions(**DESK, filename="doc") == [0]
+        assert [each.version for each in await artifacts.list_artifact_versions(**DESK, filename="doc")] == [0]
+        assert await artifacts.load_artifact(**DESK, filename="doc") == types.Part(text="doc 0")
+        assert await artifacts.save_artifact(**DESK, filename="doc", artifact=types.Part(text="doc 1")) == 1
+        assert await artifacts.list_versions(**DESK, filename="doc/part") == list(range(12))
+        assert await artifacts.list_artifact_keys(**DESK) == ["doc", "doc/part"]
+        await artifacts.delete_artifact(**DESK, filename="doc")
+        assert await artifacts.list_versions(**DESK, filename="doc") == []
+        assert await artifacts.load_artifact(**DESK, filename="doc/part") == types.Part(text="part 11")
+
+    run(check())
+
+
+def test_padding(artifacts: ArtifactService) -> None:
+    """An artifact is found by the id that SessionService gives to its session."""
+    padded = {**DESK, "session_id": " s1\n"}
+    target = "artifact://apps/desk/users/ada/sessions/s1/artifacts/a/versions/0"
+
+    async def check() -> None:
+        await artifacts.save_artifact(**padded, filename="a", artifact=data(b"x"))
+        await artifacts.save_artifact(**padded, filename="b", artifact=reference(target))
+        for where in (DESK, padded):
+            assert await artifacts.list_artifact_keys(**where) == ["a", "b"]
+            assert await artifacts.load_artifact(**where, filename="a") == data(b"x")
+            assert await artifacts.load_artifact(**where, filename="b") == data(b"x")
+        described = await artifacts.get_artifact_version(**padded, filename="a")
+        assert described is not None
+        assert described.canonical_uri == "holdfast://apps/desk/users/ada/sessions/s1/artifacts/a/versions/0"
+        await artifacts.delete_artifact(**DESK, filename="a")
+        assert await artifacts.load_artifact(**padded, filename="a") is None
+
+    run(check())
+
+
+def test_not_stored(artifacts: ArtifactService) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(500):
+        deep = {"a": deep}
+
+    async def check() -> None:
+        await artifacts.save_artifact(**DESK, filename="a", artifact=data(b"x"))
+        with pytest.raises(ValueError, match="depth"):
+            await artifacts.save_artifact(**DESK, filename="a", artifact=data(b"y"), custom_metadata=deep)
+        assert await artifacts.list_versions(**DESK, filename="a") == [0]
+        assert await artifacts.load_artifact(**DESK, filename="a") == data(b"x")
+
+    run(check())
+
+
+def test_kept(artifacts: ArtifactService) -> None:
+    named = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"png", display_name="My report (final).png"))
+
+    async def check() -> None:
+        where: dict[str, Any] = {"app_name": "projects/1/engines/2", "user_id": "group/ada", "session_id": "user"}
+        for name, part in (("a", named), ("b", types.Part(text="")), ("user:b", types.Part(text=""))):
+            await artifacts.save_artifact(**where, filename=name, artifact=part)
+            for version in (None, 0):
+                assert await artifacts.load_artifact(**where, filename=name, version=version) == part
+        profile = "artifact://apps/projects/1/engines/2/users/group/ada/artifacts/user:b/versions/0"
+        other = {**where, "session_id": "s2"}
+        await artifacts.save_artifact(**other, filename="r", artifact=reference(profile))
+        assert await artifacts.load_artifact(**other, filename="r") == types.Part(text="")
 
     run(check())
 

@@ -5,11 +5,12 @@
 | events with text are added, others are not | added | – |
 | events can be added one by one, also without a session | added | – |
 | an id is added once; the first content stays | added | InMemory replaces the events of a session that is added again |
-| words match in any case; the best match first, at most ten | words | – |
+| words match in any case; the best match first, at most ten | words | InMemory: oldest of equals first, here newest |
 | nothing matches a part of a word | words | – |
 | scripts without spaces; composed and decomposed text | scripts | here by the index of Holdfast |
 | memories of another user or app are not seen; no alias by slashes | apart | – |
 | a deleted memory is gone, also when its session is added again | deleted | InMemory until the process ends |
+| a memory is a copy: neither its event nor what a search returned changes it | own copy | – |
 | id, author, time and metadata come back | described | InMemory: local time without a zone, no metadata |
 """
 
@@ -71,6 +72,11 @@ def test_words(memory: MemoryService) -> None:
     assert search(memory, "eplo") == search(memory, "nonexistent") == search(memory, "  ") == []
     run(memory.add_session_to_memory(session_of(*(f"note {number} about work" for number in range(20)), name="n")))
     assert len(search(memory, "work notes")) == 10
+    run(memory.add_session_to_memory(session_of("the backlog note about work", name="b")))
+    assert search(memory, "work backlog note") == [
+        "the backlog note about work",
+        *(f"note {number} about work" for number in range(19, 10, -1)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,15 @@ def test_words(memory: MemoryService) -> None:
         ("Меня зовут Алексей", "Алексей", 1),
         ("太郎 works at ABC Corp", "ABC", 1),
         ("私はPythonでADKを使っています", "python", 1),
+        ("私はPythonでADKを使っています", "adk", 1),
+        ("私はPythonでADKを使っています", "使って", 1),
         ("私はPythonでADKを使っています", "Java", 0),
+        ("私はPythonでADKを使っています", "thon", 0),
+        ("我喜欢机器学习", "天气预报", 0),
+        ("太郎 works at ABC Corp", "太郎", 1),
+        (unicodedata.normalize("NFD", "私はCaféでADKを使っています"), "café", 1),
+        (unicodedata.normalize("NFD", "プログラミングを学ぶ"), "プログラミング", 1),
+        (unicodedata.normalize("NFD", "제 이름은 민수입니다"), "민수입니다", 1),
         ("Meet at the Café", unicodedata.normalize("NFD", "Café"), 1),
         (unicodedata.normalize("NFD", "Meet at the Café"), "Café", 1),
     ],
@@ -91,6 +105,16 @@ def test_words(memory: MemoryService) -> None:
 def test_scripts(file_memory: MemoryService, text: str, query: str, count: int) -> None:
     run(file_memory.add_session_to_memory(session_of(text)))
     assert len(search(file_memory, query)) == count
+
+
+def test_own_copy(memory: MemoryService) -> None:
+    session = session_of("I prefer jasmine tea.")
+    run(memory.add_session_to_memory(session))
+    session.events[0].content.parts[0].text = "I prefer coffee."  # type: ignore[union-attr,index]  # it has one part
+    found = run(memory.search_memory(app_name="desk", user_id="ada", query="jasmine")).memories
+    assert found[0].content.parts
+    found[0].content.parts.clear()
+    assert search(memory, "jasmine") == ["I prefer jasmine tea."]
 
 
 def test_apart(memory: MemoryService) -> None:

@@ -20,7 +20,8 @@ of this file for each, and where ADK's own services diverge.
 | a padded id is the id without padding, everywhere; a blank one is none | padding | Database and Redis |
 | bytes, all fields, confirmations of tools come back equal | whole event | – |
 | a partial event is returned, not stored | partial | – |
-| append to a deleted session is SessionNotFoundError | deleted | Redis creates it again |
+| append to a deleted or unknown session is SessionNotFoundError | deleted, never created | Redis creates it |
+| a deletion is that of one session of one user | deletes one | – |
 | a stale object is refused with StaleSessionError; nothing is stored | stale | InMemory takes it; Sqlite compares clocks |
 | of two writers at once, one wins | two writers | InMemory |
 | a change of last_update_time alone, or a lost marker, is not stale | drift | – |
@@ -46,6 +47,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.session import Session
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
@@ -289,6 +291,27 @@ def test_deleted(service: SessionService) -> None:
         assert await service.get_session(app_name="desk", user_id="ada", session_id="s1") is None
         assert not [row for row in service.engine.sessions() if not row.thread.startswith("#state")]
         assert service.engine.admin.verify().ok
+
+    run(check())
+
+
+def test_never_created(service: SessionService) -> None:
+    session = Session(app_name="desk", user_id="ada", id="never")
+    with pytest.raises(SessionNotFoundError):
+        run(service.append_event(session, text_event("hello")))
+    assert run(service.list_sessions(app_name="desk")).sessions == []
+    assert not service.engine.sessions()
+
+
+def test_deletes_one(service: SessionService) -> None:
+    async def check() -> None:
+        for user in ("ada", "bob"):
+            await service.append_event(await create(service, "s1", user), text_event(f"hello {user}"))
+        for app, user, name in (("other", "ada", "s1"), ("desk", "eve", "s1"), ("desk", "ada", "s2")):
+            await service.delete_session(app_name=app, user_id=user, session_id=name)
+        await service.delete_session(app_name="desk", user_id="ada", session_id="s1")
+        assert len((await load(service, "s1", "bob")).events) == 1
+        assert [each.user_id for each in (await service.list_sessions(app_name="desk")).sessions] == ["bob"]
 
     run(check())
 

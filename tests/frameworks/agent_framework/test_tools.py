@@ -124,6 +124,73 @@ def test_a_call_that_waits_for_approval_runs_in_another_process(engine: holdfast
     assert engine.session("s1").open_calls() == ()
 
 
+@pytest.mark.parametrize("budget", [4_000, None])
+def test_a_call_may_have_the_id_of_an_earlier_one(engine: holdfast.Engine, budget: int | None) -> None:
+    """Some providers name calls after their tool. After a restart, the result of the first is not that of the second."""
+    paid: list[int] = []
+
+    @tool(approval_mode="always_require")
+    def transfer(euros: int) -> str:
+        """Transfer money."""
+        assert current_call() is not None
+        paid.append(euros)
+        return f"transferred {euros}"
+
+    def build_asking(client: ScriptedClient) -> Agent[Any]:
+        provider = HoldfastHistoryProvider(engine, budget=budget, pack_options={"time": False})
+        return Agent(client=client, tools=[transfer], context_providers=[provider])
+
+    session = AgentSession(session_id="s1")
+    expected: list[tuple[str, str]] = []
+    for euros in (3, 5, 7):
+        client = ScriptedClient(call("transfer", "transfer", euros=euros), "Done.")
+        response = wait(build_asking(client).run(f"Transfer {euros}.", session=session))
+        (request,) = response.user_input_requests
+        session = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
+        answer = Message("user", [request.to_function_approval_response(approved=True)])
+        wait(build_asking(client).run(answer, session=session))
+        expected += [
+            ("user", f"Transfer {euros}."),
+            ("assistant", "call transfer transfer"),
+            ("tool", f"result transfer transferred {euros}"),
+        ]
+        assert texts(client.requests[-1]) == expected
+        expected.append(("assistant", "Done."))
+    assert paid == [3, 5, 7]
+    assert [each.text for each in engine.session("s1").messages() if each.role == "tool"] == [
+        f"transferred {euros}" for euros in paid
+    ]
+    listed = wait(HoldfastHistoryProvider(engine).get_messages("s1"))
+    assert [each for each in texts(listed) if each[0] == "tool"] == [each for each in expected if each[0] == "tool"]
+
+
+@pytest.mark.parametrize("budget", [4_000, None])
+def test_a_lost_result_is_not_that_of_an_earlier_call_with_its_id(
+    file_engine: holdfast.Engine, budget: int | None
+) -> None:
+    """The process stops before the second result: the model is told so, and not the first one again."""
+    client = ScriptedClient(call("pay", "pay", euros=3), "Paid.", call("pay", "pay", euros=5))
+    agent = build(file_engine, client, budget=budget)
+    run(agent, "Pay 3.")
+
+    class Stop(BaseException):
+        pass
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(holdfast.Session, "start_call", stop)
+        with pytest.raises(Stop):
+            run(agent, "Pay 5.")
+    client = ScriptedClient("Shall I pay 5?")
+    run(build(file_engine, client, budget=budget), "Hello?")
+    results = [text for role, text in texts(client.requests[0]) if role == "tool"]
+    assert results[0] == "result pay paid 3"
+    assert results[1].startswith("result pay ")
+    assert "paid 3" not in results[1]
+
+
 def test_parallel_results_are_shown_in_the_order_of_their_calls(file_engine: holdfast.Engine) -> None:
     @tool(approval_mode="never_require")
     async def rest(ms: int) -> str:

@@ -79,6 +79,17 @@ def test_an_agent_remembers_across_processes(engine: holdfast.Engine, streaming:
     assert engine.admin.verify().ok
 
 
+def test_a_call_may_have_the_id_of_an_earlier_one(file_engine: holdfast.Engine) -> None:
+    """LlamaIndex's integration of Ollama gives each call the name of its tool as id."""
+    orders = [[("look_up", "look_up", {"order": order}) for order in group] for group in (["1"], ["2", "3"], ["4"])]
+    llm = ScriptedLLM([orders[0], "One.", orders[1], "Two and three.", orders[2], "Four.", "Bye."])
+    run_agent(HoldfastMemory(file_engine, "chat"), llm, "Where is 1?", "And 2 and 3?", "And 4?")
+    run_agent(HoldfastMemory(file_engine, "chat"), llm, "Thanks.")
+    results = [message.content for message in llm.sent[-1] if message.role == MessageRole.TOOL]
+    assert results == [f"Order {number} is at the depot." for number in (1, 2, 3, 4)]
+    assert file_engine.session("chat").evidence() == []
+
+
 def test_superseded_values_are_not_shown(engine: holdfast.Engine) -> None:
     engine.ledger(user="ada").set("shipping_address", "123 Main St")
     llm = ScriptedLLM(["It goes to 123 Main St.", "Noted.", "To 456 Oak Ave."])

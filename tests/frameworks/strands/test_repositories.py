@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strands.types.content import Message
 from strands.types.exceptions import SessionException
@@ -63,8 +63,13 @@ def message(text: str, number: int) -> SessionMessage:
     return SessionMessage.from_message({"role": "user", "content": [{"text": text}]}, number)
 
 
+TWO_RESULTS = [{"toolResult": {"toolUseId": "1", "status": "success", "content": [{"text": text}]}} for text in "ab"]
+"""Two results of one call, in one message."""
+
+
 @settings(max_examples=60, deadline=None)
 @given(messages=st.lists(MESSAGES, max_size=6))
+@example(messages=[{"role": "user", "content": TWO_RESULTS}])
 def test_every_message_comes_back_as_it_was(messages: list[dict[str, Any]]) -> None:
     """Also orphaned results, two messages with one id, and empty ones. Reading them again changes nothing."""
     with holdfast.open("memory:") as engine:
