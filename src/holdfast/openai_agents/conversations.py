@@ -230,13 +230,52 @@ class ItemConversation:
 
     def start_tool(self, call_id: str, name: str, task: asyncio.Task[Any] | None = None) -> None:
         """Store that a tool starts, in this task. Raises OutcomeUnknown if it was started before and has no result."""
-        run = self.runs.start(call_id, name)
+        try:
+            run = self.runs.start(call_id, name)
+        except CallAnswered:
+            with self._lock:
+                if not self._is_open(call_id) and not self._record_again(call_id):
+                    raise
+                run = self.runs.start(call_id, name)
         if run.started is not None:
             self._started[call_id] = run.started
             for key in [key for key, other in list(_RUNNING.items()) if other.done()]:
                 _RUNNING.pop(key, None)
             if task is not None:
                 _RUNNING[run.started.key] = task
+
+    def _is_open(self, call_id: str) -> bool:
+        return any(call_id in (call.id, call.provider_id) for call in self.session.open_calls())
+
+    def _record_again(self, call_id: str) -> bool:
+        """Record a reply again whose call was closed before it was started: an approval may come when the conversation has
+        gone on without the call. False if the call was started or answered."""
+        made = self.session.find_message(call_id)
+        if made is None:
+            return False
+        spans = self.session.activity(before=made.seq + 1, limit=1)
+        closed = {each.id for each in spans if each.kind == "tool" and each.status == "cancelled"}
+        waiting = {call.provider_id or call.id: call for call in made.tool_calls if call.id in closed}
+        if call_id not in waiting:
+            return False
+        self.log.load()
+        added = [each for each in self.log.shown if each.group.name == made.metadata.get("id")]
+        beside = {call_of(each.item) for each in added} - {None, *waiting}
+        outputs = [each for each in self.log.shown if is_output(each.item) and call_of(each.item) in beside]
+        kept = {None, *waiting, *(call_of(each.item) for each in outputs)}
+        old = [each for each in added if call_of(each.item) in kept]
+        items = [each.item for each in old] or list(map(build_call, waiting.values()))
+        own = made.metadata.get("openai_agents")
+        agent = str(own.get("agent") or "") if isinstance(own, dict) else ""
+        reply = _read_reply(self.record_reply(items, agent, holdfast.Usage(), None))
+        for each in outputs:
+            message = build_message("", [each.item]).message
+            self.session.result(call_of(each.item) or "", message["content"], is_error=message["is_error"])
+        again = [NewItem(each.item, reply.group, replaces=each.key) for each in old]
+        again += [NewItem(each.item, ItemGroup(_name_item()), replaces=each.key) for each in outputs]
+        self.log.append(again or [NewItem(item, reply.group) for item in items])
+        self._follow()
+        return True
 
     def finish_tool(self, call_id: str, output: Item, *, is_error: bool = False) -> None:
         """Store the result of a tool, as the SDK shows it."""
@@ -364,11 +403,11 @@ class ItemConversation:
             new = min(_RECENT, state.messages - self._searched[0])
         for message in self.session.messages(limit=new) if new > 0 else ():
             own = message.metadata.get("openai_agents")
-            keys = own.get("items") if isinstance(own, dict) else None
-            if keys is None or message.withdrawn or message.erased or message.frame or message.late:
+            is_reply = isinstance(own, dict) and own.get("items") is not None
+            if not is_reply or message.withdrawn or message.erased or message.frame or message.late:
                 continue
             if message.metadata.get("id") not in self.log.groups:
-                replies.append(_Reply(message, tuple(map(str, keys if isinstance(keys, list) else ()))))
+                replies.append(_read_reply(message))
         self._searched = None if replies else (state.messages, state.withdrawn)
         return replies
 
@@ -502,6 +541,12 @@ class ItemConversation:
         view = HistoryView(scope=self.session.scope, version=self.log.version, items=(group,))
         items: list[Item] = render_openai_responses(view)["input"]
         return items
+
+
+def _read_reply(message: Message) -> _Reply:
+    own = message.metadata.get("openai_agents")
+    keys = own.get("items") if isinstance(own, dict) else None
+    return _Reply(message, tuple(map(str, keys if isinstance(keys, list) else ())))
 
 
 def split_groups(items: Sequence[LoggedItem]) -> Iterator[list[LoggedItem]]:

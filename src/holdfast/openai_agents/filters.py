@@ -243,11 +243,14 @@ def _match_items(
         offered.setdefault(mark, []).append(at)
     sent: dict[str, Item] = {}
     is_extra = [True] * len(shown)
-    for each in reversed(known):
-        if places := offered.get(each.mark):
-            at = places.pop()
-            sent[each.key] = shown[at]
-            is_extra[at] = False
+    for by_id in (True, False):  # reasoning often has nothing but its id
+        for each in reversed(known):
+            places = offered.get(each.mark, ()) if each.key not in sent else ()
+            at = next((at for at in reversed(places) if not by_id or shown[at].get("id") == each.item.get("id")), None)
+            if at is not None:
+                offered[each.mark].remove(at)
+                sent[each.key] = shown[at]
+                is_extra[at] = False
     return sent, is_extra
 
 
