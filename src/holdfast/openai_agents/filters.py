@@ -246,11 +246,11 @@ def _match_items(
     for by_id in (True, False):  # reasoning often has nothing but its id
         for each in reversed(known):
             places = offered.get(each.mark, ()) if each.key not in sent else ()
-            at = next((at for at in reversed(places) if not by_id or shown[at].get("id") == each.item.get("id")), None)
-            if at is not None:
-                offered[each.mark].remove(at)
-                sent[each.key] = shown[at]
-                is_extra[at] = False
+            fitting = (at for at in reversed(places) if not by_id or shown[at].get("id") == each.item.get("id"))
+            if (place := next(fitting, None)) is not None:
+                offered[each.mark].remove(place)
+                sent[each.key] = shown[place]
+                is_extra[place] = False
     return sent, is_extra
 
 
