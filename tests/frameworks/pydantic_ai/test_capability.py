@@ -594,6 +594,7 @@ def test_a_late_approval_does_not_take_back_what_may_have_run(engine: holdfast.E
     with pytest.raises(holdfast.errors.OutcomeUnknown):
         agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
     (unknown,) = engine.session("c1").recover().unknown_outcomes
+    assert unknown.call is not None
     engine.session("c1").result(unknown.call, "it is dead")
     result = agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
     assert "tool-return: paid" in show(result.all_messages())
