@@ -193,7 +193,10 @@ class _PackItems:
         history = self._pack.history
         view = HistoryView(scope=history.scope, version=history.version, items=(group,))
         calls = {call_of(each.item) for each, _ in originals}
+        named = {item_kind(item) for _, item in originals if item.get("id")}
         for item in render_openai_responses(view, self._pack._bodies)["input"]:
+            if item_kind(item) not in named:  # the SDK leaves the ids out
+                item.pop("id", None)
             if call_of(item) in calls or (call_of(item) is None and None in calls):
                 yield item
 
