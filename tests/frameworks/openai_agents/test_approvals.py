@@ -261,6 +261,50 @@ def test_an_approval_after_the_session_was_cleared_runs_the_tool(file_engine: ho
     assert file_engine.admin.verify().ok
 
 
+def test_a_late_approval_in_two_processes_runs_the_tool_once(
+    file_engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts the call between two steps of the first one."""
+    model = script([call("pay", "c1", euros=5)], [say("Later.")], [say("Never.")])
+    agent = Agent(name="desk", model=model, tools=[pay])
+    stored = ask(agent, "Pay 5 euros.", bind(file_engine, "order-1")).to_state().to_string()
+    ask(agent, "Do you ship on Sundays?", bind(file_engine, "order-1"))
+    find = holdfast.Session.find_message
+
+    def find_and_start_elsewhere(session: holdfast.Session, name: str) -> Any:
+        monkeypatch.undo()
+        found = find(session, name)
+        bind(file_engine, "order-1").session.conversation.start_tool("c1", "pay")
+        return found
+
+    monkeypatch.setattr(holdfast.Session, "find_message", find_and_start_elsewhere)
+    with pytest.raises(UserError) as raised:
+        ask(agent, _approve(agent, stored), bind(file_engine, "order-1"))
+
+    assert isinstance(raised.value.__cause__, OutcomeUnknown)
+    assert paid == []
+    (unknown,) = bind(file_engine, "order-1").recover().unknown_outcomes
+    assert unknown.key == raised.value.__cause__.key
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_late_approvals_in_any_order(file_engine: holdfast.Engine, first: int) -> None:
+    """Each waits in a reply of its own, and the second one is not answered yet when the first one runs."""
+    model = script(
+        [call("pay", "c0", euros=5)], [call("pay", "c1", euros=6)], [say("One.")], [say("Two.")], [say("Yes.")]
+    )
+    agent = Agent(name="desk", model=model, tools=[pay])
+    stored = [ask(agent, text, bind(file_engine, "order-1")).to_state().to_string() for text in ("Pay 5.", "Pay 6.")]
+    for number in (first, 1 - first):
+        ask(agent, _approve(agent, stored[number]), bind(file_engine, "order-1"))
+    ask(agent, "Both?", bind(file_engine, "order-1"))
+
+    assert paid == [(5, 6)[first], (6, 5)[first]]
+    sent = cast("Any", without_tail(model.calls[-1].input))
+    assert [item["output"] for item in sent if "output" in item] == [f"paid {euros}" for euros in paid]
+    assert file_engine.session("order-1").recover().pending_work == ()
+
+
 def _approve(agent: Agent[Any], stored: str) -> Any:
     state = run(cast("Any", RunState.from_string(agent, stored)))
     for approval in state.get_interruptions():
