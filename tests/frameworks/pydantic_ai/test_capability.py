@@ -33,8 +33,9 @@ from pydantic_ai.output import NativeOutput, ToolOutput
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 
 import holdfast
+from holdfast.frameworks.shadows import Shadow
 from holdfast.pydantic_ai import Holdfast, HoldfastConversationStore, current_call
-from holdfast.pydantic_ai.runs import ConversationRun
+from holdfast.pydantic_ai.runs import ConversationRun, RunSettings
 from tests.frameworks.pydantic_ai.histories import answer, ask, every_kind
 
 Reply = str | ModelResponse | Callable[[list[ModelMessage]], "Reply"]
@@ -598,6 +599,47 @@ def test_a_late_approval_does_not_take_back_what_may_have_run(engine: holdfast.E
     engine.session("c1").result(unknown.call, "it is dead")
     result = agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
     assert "tool-return: paid" in show(result.all_messages())
+
+
+def test_a_late_approval_in_two_processes_runs_the_tool_once(
+    file_engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts the call between two steps of the first one."""
+    called = [ToolCallPart(name, {}, tool_call_id=name) for name in ("pay", "look")]
+    script = Script(calls(*called), "Later.", "Paid.")
+    keys: list[str] = []
+
+    def build(engine: holdfast.Engine) -> Agent[None, Any]:
+        agent = Agent(script.model, output_type=[str, DeferredToolRequests], capabilities=[Holdfast(engine)])
+
+        @agent.tool_plain(requires_approval=True)
+        def pay() -> str:
+            keys.append(str(current_call()))
+            return "paid"
+
+        @agent.tool_plain
+        def look() -> str:
+            return "seen"
+
+        return agent
+
+    history = build(file_engine).run_sync("Pay.", conversation_id="c1").all_messages()
+    build(file_engine).run_sync("Question?", message_history=history, conversation_id="c1")
+    results = DeferredToolResults(approvals={"pay": True})
+    check = ConversationRun.check_unknown
+
+    def check_and_start_elsewhere(self: ConversationRun) -> None:
+        monkeypatch.undo()
+        check(self)
+        shadow, settings = Shadow(self.session), RunSettings(None, "raise", (), {})
+        other = ConversationRun(self.session, shadow, settings, run_id="other", has_history=True)
+        other.start_tool([*history], "pay", "pay", None)
+
+    monkeypatch.setattr(ConversationRun, "check_unknown", check_and_start_elsewhere)
+    with pytest.raises(holdfast.errors.OutcomeUnknown):
+        build(file_engine).run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    assert keys == []
+    assert len(file_engine.session("c1").recover().unknown_outcomes) == 1
 
 
 def test_a_started_call_is_not_run_again(engine: holdfast.Engine) -> None:
