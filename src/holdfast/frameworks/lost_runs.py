@@ -34,6 +34,11 @@ def mark_unknown(key: str) -> dict[str, Any]:
     return {_OUTCOME: _UNKNOWN, _KEY: key}
 
 
+def is_not_run(result: Message) -> bool:
+    """Whether a result says that the tool did not run."""
+    return result.metadata.get(_OUTCOME) == _NOT_RUN
+
+
 def describe_lost(withdrawn: Sequence[Message], listed: Set[object] = frozenset()) -> str:
     """What models are told of the tools that ran in withdrawn messages, for a message of the system. Empty if none ran, if
     the messages end with a reply, which is then taken back on purpose, or if the calls are in `listed`.
@@ -49,7 +54,7 @@ def describe_lost(withdrawn: Sequence[Message], listed: Set[object] = frozenset(
         for each, result in results
         if not each.closing
         and "framework" not in each.metadata
-        and each.metadata.get(_OUTCOME) != _NOT_RUN
+        and not is_not_run(each)
         and calls[result.tool_call_id].name not in _HARMLESS
     ]
     if not lines:

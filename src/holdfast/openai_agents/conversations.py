@@ -213,11 +213,8 @@ class ItemConversation:
         """Record the reply of a model. Its items come later, from the SDK."""
         if not items:
             return self.session.record("assistant", "", usage=usage, pack=pack or False)
-        draft = build_message(f"reply-{uuid.uuid4().hex}", items)
-        own = {"openai_agents": {"agent": agent, "items": [item_key(item) for item in items]}}
-        named = ShadowMessage(draft.id, {**draft.message, "metadata": own})
-        record = {**draft.message, "usage": None if usage == holdfast.Usage() else usage}
-        metadata = mark_message(named)
+        record, metadata = _draft_reply(items, agent)
+        record["usage"] = None if usage == holdfast.Usage() else usage
         with self._lock:
             self._unstage()  # the SDK showed it to the model, and did not add it
             self.sync()
@@ -230,13 +227,60 @@ class ItemConversation:
 
     def start_tool(self, call_id: str, name: str, task: asyncio.Task[Any] | None = None) -> None:
         """Store that a tool starts, in this task. Raises OutcomeUnknown if it was started before and has no result."""
-        run = self.runs.start(call_id, name)
+        try:
+            run = self.runs.start(call_id, name)
+        except CallAnswered:
+            with self._lock:
+                self._retry(lambda: self._record_again(call_id))
+                run = self.runs.start(call_id, name)
         if run.started is not None:
             self._started[call_id] = run.started
             for key in [key for key, other in list(_RUNNING.items()) if other.done()]:
                 _RUNNING.pop(key, None)
             if task is not None:
                 _RUNNING[run.started.key] = task
+
+    def _record_again(self, call_id: str) -> None:
+        """Record a reply again whose call was closed before it was started: an approval may come when the conversation has
+        gone on without the call. Raises CallAnswered if it was started or answered, and VersionConflict if another process
+        wrote meanwhile."""
+        waiting = self.session.open_calls()
+        if any(call_id in (call.id, call.provider_id) for call in waiting):
+            return
+        made = self.session.find_message(call_id)
+        spans = self.session.activity(before=made.seq + 1, limit=1) if made is not None else ()
+        cancelled = {each.id for each in spans if each.kind == "tool" and each.status == "cancelled"}
+        calls = [call for call in made.tool_calls if call.id in cancelled] if made is not None else []
+        closed = {call.provider_id or call.id: call for call in calls}
+        if made is None or call_id not in closed:
+            raise CallAnswered(session=self.session.scope.session, call=call_id)
+        version = self._close_unstarted(waiting, self.log.version)
+        added = [each for each in self.log.shown if each.group.name == made.metadata.get("id")]
+        beside = {call_of(each.item) for each in added} - {None, *closed}
+        outputs = [each for each in self.log.shown if is_output(each.item) and call_of(each.item) in beside]
+        kept = {None, *closed, *(call_of(each.item) for each in outputs)}
+        old = [each for each in added if call_of(each.item) in kept]
+        items = [each.item for each in old] or list(map(build_call, closed.values()))
+        own = made.metadata.get("openai_agents")
+        record, metadata = _draft_reply(items, str(own.get("agent") or "") if isinstance(own, dict) else "")
+        group = _read_reply(self.session.record(record, metadata=metadata, pack=False, expect=version)).group
+        for each in outputs:
+            message = build_message("", [each.item]).message
+            self.session.result(call_of(each.item) or "", message["content"], is_error=message["is_error"])
+        again = [NewItem(each.item, group, replaces=each.key) for each in old]
+        again += [NewItem(each.item, ItemGroup(_name_item()), replaces=each.key) for each in outputs]
+        self.log.append(again or [NewItem(item, group) for item in items])
+        self._follow()
+
+    def _close_unstarted(self, waiting: Sequence[OpenCall], version: int) -> int:
+        """Close calls that wait for an approval of their own; returns the next version. Raises OutcomeUnknown if a call was
+        started."""
+        self.check_running(waiting)
+        started = [call for call in waiting if call.attempts]
+        if started:
+            raise _outcome_unknown(started[0])
+        message = self.session.close_calls("the run went on without a result", expect=version)
+        return message.seq if message is not None else version
 
     def finish_tool(self, call_id: str, output: Item, *, is_error: bool = False) -> None:
         """Store the result of a tool, as the SDK shows it."""
@@ -364,11 +408,11 @@ class ItemConversation:
             new = min(_RECENT, state.messages - self._searched[0])
         for message in self.session.messages(limit=new) if new > 0 else ():
             own = message.metadata.get("openai_agents")
-            keys = own.get("items") if isinstance(own, dict) else None
-            if keys is None or message.withdrawn or message.erased or message.frame or message.late:
+            is_reply = isinstance(own, dict) and own.get("items") is not None
+            if not is_reply or message.withdrawn or message.erased or message.frame or message.late:
                 continue
             if message.metadata.get("id") not in self.log.groups:
-                replies.append(_Reply(message, tuple(map(str, keys if isinstance(keys, list) else ()))))
+                replies.append(_read_reply(message))
         self._searched = None if replies else (state.messages, state.withdrawn)
         return replies
 
@@ -502,6 +546,20 @@ class ItemConversation:
         view = HistoryView(scope=self.session.scope, version=self.log.version, items=(group,))
         items: list[Item] = render_openai_responses(view)["input"]
         return items
+
+
+def _draft_reply(items: Sequence[Item], agent: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A reply of these items, and its metadata."""
+    draft = build_message(f"reply-{uuid.uuid4().hex}", items)
+    own = {"openai_agents": {"agent": agent, "items": [item_key(item) for item in items]}}
+    named = ShadowMessage(draft.id, {**draft.message, "metadata": own})
+    return {**draft.message}, mark_message(named)
+
+
+def _read_reply(message: Message) -> _Reply:
+    own = message.metadata.get("openai_agents")
+    keys = own.get("items") if isinstance(own, dict) else None
+    return _Reply(message, tuple(map(str, keys if isinstance(keys, list) else ())))
 
 
 def split_groups(items: Sequence[LoggedItem]) -> Iterator[list[LoggedItem]]:

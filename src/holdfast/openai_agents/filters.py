@@ -193,7 +193,10 @@ class _PackItems:
         history = self._pack.history
         view = HistoryView(scope=history.scope, version=history.version, items=(group,))
         calls = {call_of(each.item) for each, _ in originals}
+        named = {item_kind(item) for _, item in originals if item.get("id")}
         for item in render_openai_responses(view, self._pack._bodies)["input"]:
+            if item_kind(item) not in named:  # the SDK leaves the ids out
+                item.pop("id", None)
             if call_of(item) in calls or (call_of(item) is None and None in calls):
                 yield item
 
@@ -243,11 +246,14 @@ def _match_items(
         offered.setdefault(mark, []).append(at)
     sent: dict[str, Item] = {}
     is_extra = [True] * len(shown)
-    for each in reversed(known):
-        if places := offered.get(each.mark):
-            at = places.pop()
-            sent[each.key] = shown[at]
-            is_extra[at] = False
+    for by_id in (True, False):  # reasoning often has nothing but its id
+        for each in reversed(known):
+            places = offered.get(each.mark, ()) if each.key not in sent else ()
+            fitting = (at for at in reversed(places) if not by_id or shown[at].get("id") == each.item.get("id"))
+            if (place := next(fitting, None)) is not None:
+                offered[each.mark].remove(place)
+                sent[each.key] = shown[place]
+                is_extra[place] = False
     return sent, is_extra
 
 

@@ -41,6 +41,8 @@ class NewItem(NamedTuple):
     group: ItemGroup
     is_adopted: bool = False
     """It is from a run that broke off. The SDK did not add it."""
+    replaces: str = ""
+    """The key of the same item further ahead, which the SDK sees no more."""
 
 
 class LoggedItem(msgspec.Struct, frozen=True):
@@ -54,6 +56,8 @@ class LoggedItem(msgspec.Struct, frozen=True):
     """It is from a run that broke off. The SDK did not add it."""
     mark: str = ""
     """What the item is recognized by: its item_key()."""
+    replaces: str = ""
+    """The key of the same item further ahead, which the SDK sees no more."""
 
 
 class ItemLog:
@@ -69,6 +73,8 @@ class ItemLog:
         """All that were not taken back, also those before the last time that the session was cleared."""
         self.cleared = 0
         """The seq of the last entry that cleared the session."""
+        self._has_replaced = False
+        """Whether items were ever replaced."""
         self.groups: set[str] = set()
         """The names of all messages of items that were ever added."""
         self.version = 0
@@ -110,18 +116,20 @@ class ItemLog:
     @property
     def shown(self) -> list[LoggedItem]:
         """The items that the SDK sees."""
-        if not self.cleared:
+        if not self.cleared and not self._has_replaced:
             return self.items
-        return [each for each in self.items if each.seq > self.cleared]
+        replaced = {each.replaces for each in self.items} if self._has_replaced else set()
+        return [each for each in self.items if each.seq > self.cleared and each.key not in replaced]
 
     def append(self, new: Sequence[NewItem]) -> list[str]:
         """Add items, all or none. Returns their keys."""
         batch = uuid.uuid4().hex
         bodies: list[dict[str, object]] = []
-        for item, group, is_adopted in new:
+        for item, group, is_adopted, replaces in new:
             body: dict[str, object] = {"item": item, "group": group.name}
             body |= {"size": group.size} if group.size > 1 else {}
             body |= {"digest": group.digest} if group.digest else {}
+            body |= {"replaces": replaces} if replaces else {}
             bodies.append(body | ({"adopted": True} if is_adopted else {}))
         entries = [NewEntry(KIND, f"{batch}/{number}", encode_json(body)) for number, body in enumerate(bodies)]
         self._apply_added(self._session.entries.append_all(entries))
@@ -175,8 +183,9 @@ class ItemLog:
         fields = decode_json(entry.body)
         if "item" in fields:
             group = ItemGroup(fields["group"], fields.get("size", 1), fields.get("digest", ""))
-            item, is_adopted = fields["item"], bool(fields.get("adopted"))
-            self.items.append(LoggedItem(entry.key, entry.seq, item, group, is_adopted, item_key(item)))
+            item, is_adopted, replaces = fields["item"], bool(fields.get("adopted")), fields.get("replaces", "")
+            self.items.append(LoggedItem(entry.key, entry.seq, item, group, is_adopted, item_key(item), replaces))
+            self._has_replaced = self._has_replaced or bool(replaces)
             self.groups.add(group.name)
         elif "pop" in fields:
             at = next((at for at in range(len(self.items) - 1, -1, -1) if self.items[at].key == fields["pop"]), None)

@@ -213,7 +213,8 @@ class Holdfast(AbstractCapability[Any]):
             return await handler(args)
         run = self._require_run()
         try:
-            started = await run_blocking(self._start_tool, ctx.messages, call, asyncio.current_task())
+            task = asyncio.current_task()
+            started = await run_blocking(run.start_tool, [*ctx.messages], call.tool_call_id, call.tool_name, task)
         except CallAnswered:
             recorded = await run_blocking(run.read_result, call.tool_call_id)
             return "" if recorded is None else recorded
@@ -223,12 +224,6 @@ class Holdfast(AbstractCapability[Any]):
                 raise
             raise ToolFailed(text) from error
         return await self._run_tool(call, started, args, handler)
-
-    def _start_tool(self, messages: list[ModelMessage], call: ToolCallPart, task: asyncio.Task[Any] | None) -> ToolRun:
-        run = self._require_run()
-        if run.is_first_request:  # the history ended with calls: they run before any request
-            run.follow([*messages])
-        return run.start_tool(call.tool_call_id, call.tool_name, task)
 
     async def _run_tool(
         self, call: ToolCallPart, started: ToolRun, args: ValidatedToolArgs, handler: WrapToolExecuteHandler

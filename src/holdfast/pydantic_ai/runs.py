@@ -28,7 +28,8 @@ from pydantic_ai.tools import ToolDefinition
 
 import holdfast
 from holdfast import codec
-from holdfast.errors import CallAnswered, CallsOpen, HoldfastError, OutcomeUnknown
+from holdfast.errors import CallAnswered, CallsOpen, HoldfastError, OutcomeUnknown, VersionConflict
+from holdfast.frameworks.lost_runs import is_not_run, mark_not_run
 from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
 from holdfast.frameworks.shown import show_pack
 from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome
@@ -56,6 +57,8 @@ _RUNNING: dict[str, asyncio.Task[Any] | None] = {}
 _ACTIVE: weakref.WeakSet[ConversationRun] = weakref.WeakSet()
 """The runs that are at work in this process."""
 _ACTIVE_LOCK = threading.Lock()
+_TRIES = 20
+"""How often the start of a tool is tried again because another process wrote meanwhile."""
 _RECENT = 200
 """How many of the last messages are searched for what an interrupted run left behind."""
 
@@ -166,7 +169,7 @@ class ConversationRun:
     def _close_calls(self) -> None:
         """Close calls that will not run any more: the framework goes on without them."""
         for call in self._list_open_calls():
-            self.session.result(call, _NOT_RUN, is_error=True)
+            self.session.result(call, _NOT_RUN, is_error=True, metadata=mark_not_run())
 
     def _list_open_calls(self) -> list[OpenCall]:
         return [call for call in self.session.open_calls() if call.frame is None and not _is_running(call)]
@@ -260,14 +263,48 @@ class ConversationRun:
 
     # Tools
 
-    def start_tool(self, call_id: str, name: str, task: asyncio.Task[Any] | None) -> ToolRun:
+    def start_tool(
+        self, messages: list[ModelMessage], call_id: str, name: str, task: asyncio.Task[Any] | None
+    ) -> ToolRun:
         """Store that a tool starts, in this task. Raises OutcomeUnknown or CallAnswered if it was started before."""
-        run = self._tool_runs.start(name_call(call_id), name)
+        call = name_call(call_id)
+        with self._shadow.hold():
+            if self.is_first_request:  # the history ends with calls: they run before any request
+                self.follow(messages)
+            run = self._start(messages, call, name)
         if run.started is not None:
             for key in [key for key, other in _RUNNING.copy().items() if other is None or other.done()]:
                 _RUNNING.pop(key, None)
             _RUNNING[run.started.key] = task
         return run
+
+    def _start(self, messages: list[ModelMessage], call: str, name: str) -> ToolRun:
+        for _ in range(_TRIES):
+            try:
+                return self._tool_runs.start(call, name)
+            except CallAnswered:
+                if not self.is_first_request:
+                    raise
+            with contextlib.suppress(VersionConflict):  # another process wrote meanwhile: look again
+                self._take_back(messages, call)
+        return self._tool_runs.start(call, name)
+
+    def _take_back(self, messages: list[ModelMessage], call: str) -> None:
+        """Take back the answer of a call that has not run, with all that came after: an approval may come when the
+        conversation has gone on without the call. Raises CallAnswered if the call has run."""
+        version = self.session.state().version
+        made = self.session.find_message(call)
+        calls = made.tool_calls if made is not None else ()
+        own = {each.id for each in calls if call in (each.provider_id, each.id)}
+        results = [each for each in self.session.messages(limit=_RECENT) if not each.withdrawn]
+        answers = [each for each in results if any(result.tool_call_id in own for result in each.tool_results)]
+        spans = self.session.activity(before=made.seq + 1, limit=1) if made is not None else ()
+        is_started = not any(each.id in own and not each.key for each in spans)
+        if made is None or (is_started and not any(map(is_not_run, answers))):
+            raise CallAnswered(session=self.session.scope.session, call=call)
+        self.check_unknown()
+        self.session.withdraw(after=made.seq - 1, reason="taken back by the framework", expect=version)
+        self.follow(messages)
 
     def finish_tool(self, run: ToolRun, value: object, *, is_error: bool = False) -> None:
         """Store the result of a tool."""

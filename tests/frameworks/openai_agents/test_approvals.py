@@ -8,9 +8,9 @@ import pytest
 
 import holdfast
 from agents import Agent, GuardrailFunctionOutput, Runner, RunState, UserError, function_tool, output_guardrail
-from holdfast.errors import OutcomeUnknown
+from holdfast.errors import CallAnswered, OutcomeUnknown
 from holdfast.openai_agents import BoundSession, bind
-from tests.frameworks.openai_agents.support import call, run, say, script, texts, without_tail
+from tests.frameworks.openai_agents.support import call, run, say, script, texts, think, without_tail
 
 paid: list[int] = []
 
@@ -180,3 +180,156 @@ def test_a_question_that_nobody_answers_is_not_taken_for_a_call_that_ran(engine:
     for text in ("Never mind.", "Thanks."):
         ask(agent, text, bind(engine, "order-1", abandoned="raise"))
     assert texts(without_tail(model.calls[-1].input)) == ["Pay 5 euros.", "Never mind.", "Well.", "Thanks."]
+
+
+@pytest.mark.parametrize("talk", [ask, stream], ids=["awaited", "streamed"])
+def test_an_approval_that_comes_after_other_turns_runs_the_tools(engine: holdfast.Engine, talk: Any) -> None:
+    """The conversation went on without the calls. They had not run, so they run now, under keys."""
+    calls = [call("pay", "c1", euros=5), call("find", "c2", order="7"), call("pay", "c3", euros=6)]
+    model = script([*calls], [say("Later.")], [say("Paid.")], [say("Yes.")])
+    agent = Agent(name="desk", model=model, tools=[pay, find])
+    stored = ask(agent, "Pay 5 and 6 euros.", bind(engine, "order-1")).to_state().to_string()
+    talk(agent, "Wait. Do you ship on Sundays?", bind(engine, "order-1"))
+
+    hf = bind(engine, "order-1")
+    state = run(cast("Any", RunState.from_string(agent, stored)))
+    for approval in state.get_interruptions():
+        state.approve(approval)
+    talk(agent, state, hf)
+    assert sorted(paid) == [5, 6]
+    talk(agent, "Did you pay?", bind(engine, "order-1"))
+
+    sent = cast("Any", without_tail(model.calls[-1].input))
+    outputs = {item["call_id"]: item["output"] for item in sent if item.get("type") == "function_call_output"}
+    assert outputs == {"c1": "paid 5", "c2": "Order 7 is at the depot.", "c3": "paid 6"}
+    made = [item["call_id"] for item in sent if item.get("type") == "function_call"]
+    assert sorted(made) == ["c1", "c2", "c3"]
+    assert texts(item for item in sent if item.get("role")) == [
+        "Pay 5 and 6 euros.",
+        "Wait. Do you ship on Sundays?",
+        "Later.",
+        "Paid.",
+        "Did you pay?",
+    ]
+    session = engine.session("order-1")
+    results = [each.text for each in session.messages() if each.role == "tool" and not each.withdrawn]
+    assert {"paid 5", "paid 6"} < {*results}
+    assert session.recover().pending_work == ()
+    with pytest.raises(UserError) as raised:  # a state that is resumed again pays nothing
+        talk(agent, _approve(agent, stored), bind(engine, "order-1"))
+    assert isinstance(raised.value.__cause__, CallAnswered)
+    assert sorted(paid) == [5, 6]
+    assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("approve", [True, False], ids=["approved", "rejected"])
+def test_reasoning_stays_before_its_call_when_the_answer_comes_after_other_turns(
+    file_engine: holdfast.Engine, *, approve: bool
+) -> None:
+    """Providers refuse a call without its reasoning. Here, the reasoning items differ in nothing but their ids."""
+    steps: list[Any] = [[think(f"rs_{n}"), say(f"Answer {n}.", f"msg_{n}")] for n in range(1, 4)]
+    model = script([think("rs_0"), call("pay", "c1", euros=5)], *steps)
+    agent = Agent(name="desk", model=model, tools=[pay])
+    stored = ask(agent, "Pay 5 euros.", bind(file_engine, "order-1")).to_state().to_string()
+    ask(agent, "Do you ship on Sundays?", bind(file_engine, "order-1"))
+    state = run(cast("Any", RunState.from_string(agent, stored)))
+    (approval,) = state.get_interruptions()
+    state.approve(approval) if approve else state.reject(approval)
+    ask(agent, state, bind(file_engine, "order-1"))
+    ask(agent, "And now?", bind(file_engine, "order-1"))
+
+    for made in model.calls[2:]:
+        ids = [item.get("id") for item in cast("Any", made.input)]
+        assert ids[ids.index("rs_0") + 1] == "fc_c1"
+        assert ids.count("fc_c1") == 1
+    order = [item.get("id") for item in cast("Any", without_tail(model.calls[-1].input)) if item.get("id")]
+    first, late = ["rs_0", "fc_c1"], ["rs_1", "msg_1"]
+    assert order == [*(late + first if approve else first + late), "rs_2", "msg_2"]
+
+
+def test_an_approval_after_the_session_was_cleared_runs_the_tool(file_engine: holdfast.Engine) -> None:
+    model = script([call("pay", "c1", euros=5)], [say("Paid.")], [say("Yes.")])
+    agent = Agent(name="desk", model=model, tools=[pay])
+    hf = bind(file_engine, "order-1")
+    stored = ask(agent, "Pay 5 euros.", hf).to_state().to_string()
+    run(hf.session.clear_session())
+    ask(agent, _approve(agent, stored), bind(file_engine, "order-1"))
+    ask(agent, "Did you pay?", bind(file_engine, "order-1"))
+
+    assert paid == [5]
+    assert texts(without_tail(model.calls[-1].input)) == ['{"euros": 5}', "paid 5", "Paid.", "Did you pay?"]
+    assert file_engine.admin.verify().ok
+
+
+def test_a_late_approval_in_two_processes_runs_the_tool_once(
+    file_engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts the call between two steps of the first one."""
+    model = script([call("pay", "c1", euros=5)], [say("Later.")], [say("Never.")])
+    agent = Agent(name="desk", model=model, tools=[pay])
+    stored = ask(agent, "Pay 5 euros.", bind(file_engine, "order-1")).to_state().to_string()
+    ask(agent, "Do you ship on Sundays?", bind(file_engine, "order-1"))
+    find = holdfast.Session.find_message
+
+    def find_and_start_elsewhere(session: holdfast.Session, name: str) -> Any:
+        monkeypatch.undo()
+        found = find(session, name)
+        bind(file_engine, "order-1").session.conversation.start_tool("c1", "pay")
+        return found
+
+    monkeypatch.setattr(holdfast.Session, "find_message", find_and_start_elsewhere)
+    with pytest.raises(UserError) as raised:
+        ask(agent, _approve(agent, stored), bind(file_engine, "order-1"))
+
+    assert isinstance(raised.value.__cause__, OutcomeUnknown)
+    assert paid == []
+    (unknown,) = bind(file_engine, "order-1").recover().unknown_outcomes
+    assert unknown.key == raised.value.__cause__.key
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_late_approvals_in_any_order(file_engine: holdfast.Engine, first: int) -> None:
+    """Each waits in a reply of its own, and the second one is not answered yet when the first one runs."""
+    model = script(
+        [call("pay", "c0", euros=5)], [call("pay", "c1", euros=6)], [say("One.")], [say("Two.")], [say("Yes.")]
+    )
+    agent = Agent(name="desk", model=model, tools=[pay])
+    stored = [ask(agent, text, bind(file_engine, "order-1")).to_state().to_string() for text in ("Pay 5.", "Pay 6.")]
+    for number in (first, 1 - first):
+        ask(agent, _approve(agent, stored[number]), bind(file_engine, "order-1"))
+    ask(agent, "Both?", bind(file_engine, "order-1"))
+
+    assert paid == [(5, 6)[first], (6, 5)[first]]
+    sent = cast("Any", without_tail(model.calls[-1].input))
+    assert [item["output"] for item in sent if "output" in item] == [f"paid {euros}" for euros in paid]
+    assert file_engine.session("order-1").recover().pending_work == ()
+
+
+def _approve(agent: Agent[Any], stored: str) -> Any:
+    state = run(cast("Any", RunState.from_string(agent, stored)))
+    for approval in state.get_interruptions():
+        state.approve(approval)
+    return state
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_late_approval_whose_tool_was_killed_is_told_in_the_next_turn(engine: holdfast.Engine, turns: int) -> None:
+    model = script([call("die", "c1", euros=5)], *cast("Any", [[say("Later.", f"m{n}")] for n in range(turns)]))
+    agent = Agent(name="desk", model=model, tools=[die])
+    stored = ask(agent, "Pay 5 euros.", bind(engine, "order-1")).to_state().to_string()
+    for number in range(turns):
+        ask(agent, f"Question {number}", bind(engine, "order-1"))
+    with pytest.raises(PowerFailure):
+        ask(agent, _approve(agent, stored), bind(engine, "order-1"))
+
+    (unknown,) = bind(engine, "order-1").recover().unknown_outcomes
+    with pytest.raises(UserError) as raised:
+        ask(agent, _approve(agent, stored), bind(engine, "order-1"))
+    assert isinstance(raised.value.__cause__, OutcomeUnknown)
+    model.enqueue([say("I will check.")])
+    ask(agent, "And now?", bind(engine, "order-1"))
+    sent = cast("Any", without_tail(model.calls[-1].input))
+    (output,) = [item["output"] for item in sent if item.get("type") == "function_call_output"]
+    assert unknown.key in output
+    assert [item["call_id"] for item in sent if item.get("type") == "function_call"] == ["c1"]
+    assert engine.admin.verify().ok

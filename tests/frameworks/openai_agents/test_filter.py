@@ -215,6 +215,22 @@ def test_reasoning_without_ids(file_engine: holdfast.Engine) -> None:
     assert len(session.packs.list()) == 3
 
 
+def test_reasoning_without_ids_stays_without_them_where_a_value_is_redacted(file_engine: holdfast.Engine) -> None:
+    hf = bind(file_engine, "order-1")
+    hf.holdfast.facts.set(ADDRESS, "12 Main Street")
+    model = script([think("rs_1"), say("To 12 Main Street.", "msg_1")], [think("rs_2"), say("Noted.", "msg_2")])
+    agent = Agent(name="desk", model=model)
+    ask(agent, "Where does it go?", hf)
+    hf.holdfast.facts.set(ADDRESS, "456 Oak Ave")
+    config = hf.config(tracing_disabled=True, reasoning_item_id_policy="omit")
+    run(cast("Any", Runner.run(agent, "And now?", session=hf.session, hooks=hf.hooks, run_config=config)))
+
+    shown = without_tail(model.calls[-1].input)
+    assert texts(shown) == ["Where does it go?", "", "To [outdated: shipping_address].", "And now?"]
+    assert "rs_" not in json.dumps(shown)
+    assert [item["id"] for item in shown if "id" in item] == ["msg_1"]
+
+
 def test_a_callback_that_tears_a_call_from_its_result_leaves_no_orphan(file_engine: holdfast.Engine) -> None:
     hf = bind(file_engine, "order-1")
     model = script([call("find", "c1", order="7")], [say("Found.")], [say("Yes.")])

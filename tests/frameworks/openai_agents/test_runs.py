@@ -674,3 +674,28 @@ def test_other_items_of_the_caller_are_stored_and_shown(file_engine: holdfast.En
 
     assert without_tail(model.calls[0].input) == items
     assert without_tail(model.calls[1].input)[:5] == items
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["awaited", "streamed"])
+def test_the_runner_compacts_what_models_are_shown(file_engine: holdfast.Engine, streamed: bool) -> None:
+    """A session alone is enough: the view is compacted after a turn, and the SDK still has all items."""
+    words = "More words about it. " * 80
+    answers: list[Any] = [[say(f"Answer {n}. {words}", f"m{n}")] for n in range(20)]
+    agent = Agent(name="desk", model=script(*answers))
+    session = HoldfastSession(file_engine, "order-1", window=4_000, model="gpt-5")
+
+    async def ask_all() -> None:
+        for number in range(20):
+            config, text = RunConfig(tracing_disabled=True), f"Question {number}. {words}"
+            if streamed:
+                result = Runner.run_streamed(agent, text, session=session, run_config=config)
+                async for _ in result.stream_events():
+                    pass
+            else:
+                await Runner.run(agent, text, session=session, run_config=config)
+
+    run(ask_all())
+    assert len(run(session.get_items())) == 40
+    shown = session.session.context.render("openai-responses")["input"]
+    assert len(shown) < 40
+    assert texts(shown)[-1].startswith("Answer 19.")

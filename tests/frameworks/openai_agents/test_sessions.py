@@ -11,14 +11,14 @@ Which behaviours of the SDK's own tests apply, and where they are tested here:
 | | runner remembers; without a session it does not; list input; streamed; sync | test_runs |
 | | callback prepares the input; history that a callback repeats is not stored again | test_runs |
 | | a failed add is seen by the caller, also streamed | test_runs |
-| | concurrent adds and pops | test_threads_and_processes… |
+| | concurrent adds and pops | test_threads_lose_nothing…, test_crash |
 | | a cancelled write has ended when the caller goes on | test_a_cancelled_write… |
 | memory/test_session_limit | limit 0, none, larger; orphans at the cut are dropped | test_a_limit…, test_runs |
 | memory/test_session_context_wrapper | calls without `wrapper` are accepted; rewind pops by fingerprints | test_rewind… |
 | memory/test_openai_responses_compaction | compaction-aware; run by the runner; history is never lost | test_compaction… |
 | memory/test_session_persistence_sanitize | ids of items, encrypted reasoning | test_every_item_comes_back_equal |
 | extensions/memory | the same contracts on files and on PostgreSQL | fixture `engine` |
-| test_hitl_session_scenario | approvals, with a restored state | test_approvals |
+| test_hitl_session_scenario | approvals, with a restored state; also after other turns | test_approvals |
 | connections, closing, corrupt rows, TTL, encryption, indexes | not ours: the engine has them | – |
 """
 

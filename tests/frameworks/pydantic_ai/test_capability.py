@@ -33,8 +33,9 @@ from pydantic_ai.output import NativeOutput, ToolOutput
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 
 import holdfast
+from holdfast.frameworks.shadows import Shadow
 from holdfast.pydantic_ai import Holdfast, HoldfastConversationStore, current_call
-from holdfast.pydantic_ai.runs import ConversationRun
+from holdfast.pydantic_ai.runs import ConversationRun, RunSettings
 from tests.frameworks.pydantic_ai.histories import answer, ask, every_kind
 
 Reply = str | ModelResponse | Callable[[list[ModelMessage]], "Reply"]
@@ -506,6 +507,139 @@ def test_approvals_and_deferred_tools(engine: holdfast.Engine) -> None:
     ]
     assert session.open_calls() == ()
     assert all(not each.withdrawn for each in session.messages())
+
+
+@pytest.mark.parametrize("prompts", [0, 1, 2])
+def test_approvals_run_the_tools_also_after_other_prompts(engine: holdfast.Engine, prompts: int) -> None:
+    """Calls that waited were closed when the conversation went on. They had not run, so they run when they are approved,
+    and the conversation is again that of the history."""
+    called = [ToolCallPart(name, {}, tool_call_id=f"x{n}") for n, name in enumerate(("pay", "look", "ship", "wait"))]
+    script = Script(calls(*called), *[f"Answer {n}." for n in range(prompts)], "Paid.", "Yes.")
+    agent = Agent(script.model, output_type=[str, DeferredToolRequests], capabilities=[Holdfast(engine)])
+    keys: dict[str, str] = {}
+
+    def note(name: str) -> str:
+        current = current_call()
+        assert current is not None
+        assert name not in keys
+        keys[name] = current.key
+        return f"{name}: done"
+
+    @agent.tool_plain(requires_approval=True)
+    def pay() -> str:
+        return note("pay")
+
+    @agent.tool_plain
+    def look() -> str:
+        return note("look")
+
+    @agent.tool
+    def ship(ctx: RunContext[None]) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return note("ship")
+
+    @agent.tool_plain
+    def wait() -> str:
+        raise CallDeferred
+
+    history = agent.run_sync("Pay.", conversation_id="c1").all_messages()
+    for number in range(prompts):
+        agent.run_sync(f"Question {number}?", message_history=history, conversation_id="c1")
+    results = DeferredToolResults(approvals={"x0": True, "x2": True}, calls={"x3": "it came"})
+    result = agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    again = agent.run_sync("Did you?", message_history=result.all_messages(), conversation_id="c1")
+
+    assert again.output == "Yes."
+    assert keys.keys() == {"pay", "look", "ship"}
+    assert len({*keys.values()}) == 3
+    lines, _ = split_tail(script.sent[-1])
+    assert [line for line in lines if line.startswith("tool-return")] == [
+        "tool-return: pay: done",
+        "tool-return: look: done",
+        "tool-return: ship: done",
+        "tool-return: it came",
+    ]
+    session = engine.session("c1")
+    assert [text for role, text in live(session) if role == "tool" and text.startswith("ship")] == ["ship: done"]
+    assert [text for role, text in live(session) if role == "user"] == ["Pay.", "Did you?"]
+    assert session.open_calls() == ()
+    agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")  # runs nothing again
+    assert engine.admin.verify().ok
+
+
+def test_a_late_approval_does_not_take_back_what_may_have_run(engine: holdfast.Engine) -> None:
+    called = [ToolCallPart(name, {}, tool_call_id=name) for name in ("pay", "look")]
+    script = Script(calls(*called), calls(ToolCallPart("die", {}, tool_call_id="x2")))
+    agent = Agent(script.model, output_type=[str, DeferredToolRequests], capabilities=[Holdfast(engine)])
+
+    class PowerFailure(BaseException):
+        pass
+
+    @agent.tool_plain(requires_approval=True)
+    def pay() -> str:
+        return "paid"
+
+    @agent.tool_plain
+    def look() -> str:
+        return "seen"
+
+    @agent.tool_plain
+    def die() -> str:
+        raise PowerFailure
+
+    history = agent.run_sync("Pay.", conversation_id="c1").all_messages()
+    with pytest.raises(PowerFailure):
+        agent.run_sync("Die.", message_history=history, conversation_id="c1")
+    results = DeferredToolResults(approvals={"pay": True})
+    with pytest.raises(holdfast.errors.OutcomeUnknown):
+        agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    (unknown,) = engine.session("c1").recover().unknown_outcomes
+    assert unknown.call is not None
+    engine.session("c1").result(unknown.call, "it is dead")
+    result = agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    assert "tool-return: paid" in show(result.all_messages())
+
+
+def test_a_late_approval_in_two_processes_runs_the_tool_once(
+    file_engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts the call between two steps of the first one."""
+    called = [ToolCallPart(name, {}, tool_call_id=name) for name in ("pay", "look")]
+    script = Script(calls(*called), "Later.", "Paid.")
+    keys: list[str] = []
+
+    def build(engine: holdfast.Engine) -> Agent[None, Any]:
+        agent = Agent(script.model, output_type=[str, DeferredToolRequests], capabilities=[Holdfast(engine)])
+
+        @agent.tool_plain(requires_approval=True)
+        def pay() -> str:
+            keys.append(str(current_call()))
+            return "paid"
+
+        @agent.tool_plain
+        def look() -> str:
+            return "seen"
+
+        return agent
+
+    history = build(file_engine).run_sync("Pay.", conversation_id="c1").all_messages()
+    build(file_engine).run_sync("Question?", message_history=history, conversation_id="c1")
+    results = DeferredToolResults(approvals={"pay": True})
+    check = ConversationRun.check_unknown
+
+    def check_and_start_elsewhere(self: ConversationRun) -> None:
+        monkeypatch.undo()
+        check(self)
+        shadow, settings = Shadow(self.session), RunSettings(None, "raise", (), {})
+        other = ConversationRun(self.session, shadow, settings, run_id="other", has_history=True)
+        other.start_tool([*history], "pay", "pay", None)
+
+    monkeypatch.setattr(ConversationRun, "check_unknown", check_and_start_elsewhere)
+    with pytest.raises(holdfast.errors.OutcomeUnknown):
+        build(file_engine).run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    assert keys == []
+    assert len(file_engine.session("c1").recover().unknown_outcomes) == 1
 
 
 def test_a_started_call_is_not_run_again(engine: holdfast.Engine) -> None:

@@ -169,3 +169,73 @@ def test_a_kill_without_a_history(url: str, folder: Path) -> None:
             "tool-return: paid 40",
             "user-prompt: Is it paid?",
         ]
+
+
+WRITER = """
+    import asyncio, sys
+    import holdfast
+    from pydantic_ai import Agent
+    from pydantic_ai.conversation import Conversation
+    from pydantic_ai.conversation_store import ConversationConflict
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.models.function import FunctionModel
+    from holdfast.pydantic_ai import Holdfast, HoldfastConversationStore
+
+    def reply(messages, info):
+        prompts = [part.content for message in messages for part in message.parts if part.part_kind == "user-prompt"]
+        return ModelResponse(parts=[TextPart("You said " + [each for each in prompts if each.startswith("turn")][-1])])
+
+    engine = holdfast.open(sys.argv[1])
+    agent = Agent(FunctionModel(reply), capabilities=[Holdfast(engine)] if sys.argv[3] == "both" else [])
+
+    async def main():
+        store = HoldfastConversationStore(engine)
+        conflicts = number = 0
+        while number < 6:
+            conversation = await store.load("c1")
+            result = await agent.run(f"turn {sys.argv[2]}-{number}", conversation=conversation)
+            try:
+                await store.save(result)
+                number += 1
+            except ConversationConflict:
+                conflicts += 1
+        print(conflicts, flush=True)
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("pieces", ["store", "both"])
+def test_two_processes_lose_no_turn_and_add_none_twice(url: str, folder: Path, pieces: str) -> None:
+    store = start(url)
+    program = folder / "writer.py"
+    program.write_text(textwrap.dedent(WRITER))
+    writers = [
+        subprocess.Popen(
+            [sys.executable, str(program), url, name, pieces],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        for name in "ab"
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.communicate("go\n", timeout=60)
+        assert writer.returncode == 0
+
+    lines = show(load(store).messages)
+    assert lines[:2] == ["user-prompt: Hello.", "text: Hello!"]
+    prompts = [line.removeprefix("user-prompt: ") for line in lines[2::2]]
+    assert sorted(prompts) == sorted(f"turn {name}-{number}" for name in "ab" for number in range(6))
+    assert lines[3::2] == [f"text: You said {prompt}" for prompt in prompts]
+    asyncio.run(store.save(load(store)))
+    with holdfast.open(url) as engine:
+        shown = [each.text for each in engine.session("c1").messages(limit=1_000) if not each.withdrawn]
+        assert shown == [line.partition(": ")[2] for line in lines]
+        assert engine.admin.verify().ok
