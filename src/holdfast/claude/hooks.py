@@ -30,7 +30,7 @@ from claude_agent_sdk.types import (
     UserPromptSubmitHookInput,
 )
 
-from holdfast.claude.facts import describe_facts
+from holdfast.claude.facts import describe_facts, note_given, read_given
 from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.frameworks.claude_agents import name_agent
 from holdfast.frameworks.claude_entries import COMPACTION_KIND, INTENT_KIND, OUTCOME_KIND
@@ -109,12 +109,14 @@ class SessionHooks:
         session = log.session()
         if session is None or not self._context:
             return ""
-        facts = describe_facts(session, text, self._budget)
+        given = read_given(session)
+        facts = describe_facts(session, text, self._budget, given)
         shown = self._shown.get(prompt["session_id"])
-        if shown is not None and shown.has(facts):
+        if shown is not None and shown.has(facts.text):
             return ""
-        self._shown[prompt["session_id"]] = _ShownFacts(facts)
-        return facts
+        note_given(session, given, facts.names)
+        self._shown[prompt["session_id"]] = _ShownFacts(facts.text)
+        return facts.text
 
     async def start_tool(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Store that a tool starts, before it runs."""
