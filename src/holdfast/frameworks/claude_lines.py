@@ -280,10 +280,23 @@ def _read_attachment(line: Line, seq: int) -> LogMessage | None:
     attachment = line.get("attachment")
     if type(attachment) is not dict or attachment.get("type") not in _ATTACHED:
         return None
+    if attachment["type"] == "queued_command" and attachment.get("commandMode", "prompt") == "prompt":
+        return _read_queued(line, seq, attachment.get("prompt"))
     text = _rendered_text(line.get("rendered")) or _attached_text(attachment)
     if not text.strip():
         return None
     return _build("note", line, seq, {"role": "user", "content": text})
+
+
+def _read_queued(line: Line, seq: int, prompt: object) -> LogMessage | None:
+    """What the user said while the model worked. The line names no prompt, and the program's words around it are left
+    out."""
+    content = [block for block in prompt if type(block) is dict] if type(prompt) is list else prompt
+    text = text_of_prompt(content)
+    if not content or (type(content) is str and not text.strip()) or type(content) not in (str, list):
+        return None
+    kind: LineKind = "note" if is_machine_text(text) else "prompt"
+    return _build(kind, line, seq, {"role": "user", "content": content})
 
 
 def _rendered_text(rendered: object) -> str:

@@ -405,7 +405,7 @@ class ClaudeLog(LogEntries):
         """Read facts from a prompt. A copy of an old one says what may have changed since; and of one that a hook recorded
         first, they were read then."""
         mark = mark_of(prompt)
-        first = next((each for each in self._taken_back if each[1:] == (mark.get("prompt"), prompt.text)), None)
+        first = next((each for each in self._taken_back if each.is_same(mark.get("prompt", ""), prompt.text)), None)
         if first is not None:
             confirm_facts(session, self._taken_back.pop(first), first.seq)
         elif not mark.get("copy"):

@@ -27,6 +27,10 @@ class HookPrompt(NamedTuple):
     """Its id."""
     text: str
 
+    def is_same(self, prompt: str, text: str) -> bool:
+        """Whether a line says this. One of what the user said while the model worked names no prompt."""
+        return self.text == text and prompt in ("", self.prompt)
+
 
 class LogProgress(msgspec.Struct):
     """What of a log is recorded, as of a version of the session."""
@@ -120,8 +124,8 @@ class LogProgress(msgspec.Struct):
         """Note that this is the line of what a hook recorded. False if it is not, or says more."""
         if not self.awaited or message.kind != "prompt" or not message.is_plain:
             return False
-        first, text = self.awaited[0], text_of_prompt(message.message["content"])
-        if (first.prompt, first.text) != (message.prompt, text):
+        first = self.awaited[0]
+        if not first.is_same(message.prompt, text_of_prompt(message.message["content"])):
             return False
         self.awaited.pop(0)
         self.ids |= dict.fromkeys(message.ids, first.seq)

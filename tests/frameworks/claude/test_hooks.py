@@ -248,6 +248,34 @@ def test_a_prompt_of_a_hook_is_recorded_again_where_its_line_is(engine: holdfast
     assert engine.admin.verify().ok
 
 
+@pytest.mark.parametrize("has_hooks", [True, False])
+def test_what_the_user_says_while_a_tool_runs_is_a_prompt(file_engine: holdfast.Engine, has_hooks: bool) -> None:
+    """Claude Code attaches it to the next request, after the result of the tool, and does not name the prompt."""
+    file_engine.ledger(user="ada").set("shipping_address", "12 Elm St")
+    store, chat = HoldfastSessionStore(file_engine, user="ada"), Chat()
+    hooks, said = store.hooks(), "I moved: my shipping address is 456 Oak Ave now."
+    late = {"timestamp": "2126-01-01T00:00:00.000Z"}
+
+    async def run() -> None:
+        await append(store, [chat.prompt("Go."), *chat.reply("", ("Bash", "toolu_1", {}))])
+        if has_hooks:
+            await call_hook(hooks, "UserPromptSubmit", prompt=said, prompt_id="p2")
+        await append(store, [chat.result("toolu_1", "done", **late)])
+        queued = {"type": "queued_command", "commandMode": "prompt", "prompt": said}
+        shown = [{"content": f"The user sent a new message while you were working:\n{said}"}]
+        notice = {"type": "queued_command", "commandMode": "task-notification", "prompt": "A task has ended."}
+        await append(store, [chat.line("attachment", attachment=queued, rendered=shown, **late)])
+        await append(store, [chat.line("attachment", attachment=notice, **late), *chat.reply("Noted.")])
+
+    asyncio.run(run())
+    session = store.session(SESSION, "-work-shop")
+    shown = [each.text for each in session.messages() if not each.withdrawn]
+    assert shown == ["Go.", "", "done", said, "A task has ended.", "Noted."]
+    current = session.facts.get("shipping_address")
+    assert current is not None
+    assert (current.value, current.review) == ("456 Oak Ave", "")
+
+
 def test_machine_prompts_are_not_observed_and_compactions_are_noted(file_engine: holdfast.Engine) -> None:
     store, chat = HoldfastSessionStore(file_engine), Chat()
     hooks = store.hooks(context=True)
