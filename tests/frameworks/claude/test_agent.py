@@ -185,9 +185,7 @@ def test_a_session_is_resumed_from_the_store_and_facts_are_given_with_each_promp
     assert current.value == "456 Oak Ave"
 
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 async def with_image(words: str) -> AsyncIterator[dict[str, Any]]:
