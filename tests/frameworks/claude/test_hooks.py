@@ -254,7 +254,7 @@ def test_what_the_user_says_while_a_tool_runs_is_a_prompt(file_engine: holdfast.
     file_engine.ledger(user="ada").set("shipping_address", "12 Elm St")
     store, chat = HoldfastSessionStore(file_engine, user="ada"), Chat()
     hooks, said = store.hooks(), "I moved: my shipping address is 456 Oak Ave now."
-    late = {"timestamp": "2126-01-01T00:00:00.000Z"}
+    late: dict[str, Any] = {"timestamp": "2126-01-01T00:00:00.000Z"}
 
     async def run() -> None:
         await append(store, [chat.prompt("Go."), *chat.reply("", ("Bash", "toolu_1", {}))])
