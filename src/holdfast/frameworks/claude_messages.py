@@ -46,6 +46,8 @@ class LogProgress(msgspec.Struct):
     """The seq of the message of each line, by its uuid; of recent lines."""
     awaited: list[HookPrompt] = msgspec.field(default_factory=list)
     """The newest messages, as far as a hook recorded them and their lines have not come: in their order."""
+    accepted: dict[int, list[str]] = msgspec.field(default_factory=dict)
+    """The seqs of prompts that a hook recorded and whose lines came behind all recorded ones, with these lines' uuids."""
     seqs: list[int] = msgspec.field(default_factory=list)
     """Of recent messages of the conversation, oldest first."""
     kinds: dict[int, str] = msgspec.field(default_factory=dict)
@@ -62,7 +64,7 @@ class LogProgress(msgspec.Struct):
     def reload(self, session: holdfast.Session) -> None:
         """Read the newest messages, until one of a line is among them."""
         version = session.state().version
-        fresh = LogProgress(agent=self.agent, frames=self.frames, version=version)
+        fresh = LogProgress(agent=self.agent, frames=self.frames, version=version, accepted=self.accepted)
         first = min((int(frame[1:]) for frame in self.frames), default=version if self.agent else 0)
         pages: list[list[Message]] = []
         before: int | None = version + 1
@@ -89,12 +91,15 @@ class LogProgress(msgspec.Struct):
             self.ids.update((uuid, message.seq) for uuid in mark.get("ids", ()))
             if "first" in mark and message.seq >= self.firsts.get(mark["first"], (0, False))[0]:
                 self.firsts[mark["first"]] = (message.seq, bool(message.withdrawn))
+            if "hook" not in mark:  # prompts before it have their lines, or were withdrawn
+                self.awaited = [each for each in self.awaited if each.seq > message.seq]
+                self.accepted = {seq: ids for seq, ids in self.accepted.items() if seq > message.seq}
             if message.late or message.withdrawn or message.frame != (self.frames[-1] if self.frames else None):
                 continue
-            if "hook" in mark:
+            if message.seq in self.accepted:
+                self.ids |= dict.fromkeys(self.accepted[message.seq], message.seq)
+            elif "hook" in mark:
                 self.awaited.append(HookPrompt(message.seq, mark["hook"], message.text))
-            else:
-                self.awaited = []
             if message.role == "assistant":
                 self.reply_group, self.reply_first = mark.get("group", ""), mark.get("first", 0)
                 self.reply_before = self.seqs[-1] if self.seqs else 0
@@ -128,6 +133,7 @@ class LogProgress(msgspec.Struct):
         if not first.is_same(message.prompt, text_of_prompt(message.message["content"])):
             return False
         self.awaited.pop(0)
+        self.accepted[first.seq] = message.ids
         self.ids |= dict.fromkeys(message.ids, first.seq)
         return True
 
