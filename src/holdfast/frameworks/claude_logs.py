@@ -3,6 +3,8 @@ same session: its lines are entries of their own, and what they say is in a fram
 
 Laws: a line is stored first, as it came; the messages follow from the stored lines, in any process, so a crash between
 the two loses nothing and stores nothing twice. A line with a uuid is stored once. No line is refused for what it says.
+What is shown is what the lines say: a prompt that a hook recorded before its line came is withdrawn, and recorded with the
+line, unless the line comes next and says the same.
 """
 
 from __future__ import annotations
