@@ -37,7 +37,8 @@ class Chat:
         return {"type": kind, "sessionId": self.session, **fields}
 
     def prompt(self, text: str, **fields: Any) -> dict[str, Any]:
-        return self.line("user", message={"role": "user", "content": text}, promptId=str(uuid.uuid4()), **fields)
+        fields.setdefault("promptId", str(uuid.uuid4()))
+        return self.line("user", message={"role": "user", "content": text}, **fields)
 
     def reply(
         self, text: str, *calls: tuple[str, str, dict[str, Any]], stop: str | None = None, **fields: Any

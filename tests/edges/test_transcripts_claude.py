@@ -330,6 +330,63 @@ def test_any_lines_in_any_parts_are_kept_and_never_refused(lines: list[dict[str,
         assert engine.admin.verify().ok
 
 
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["prompt", "reply", "call", "result", "queued", "note"]),
+        st.sampled_from(["Go on.", "Go on. ", "And now?", "Stop."]),
+        st.sampled_from(["no hook", "in time", "early", "alone"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@settings(max_examples=figure(60, 5_000))
+@given(steps)
+def test_hooks_change_nothing_of_what_the_lines_say(steps: list[tuple[str, str, str, bool]]) -> None:
+    """Whenever a hook gets a prompt: before the lines that come before it, also if its line never comes, and if another
+    process stores the lines. What is shown is what is shown without hooks."""
+    chat, lines, hooks = Chat(NAME), list[dict[str, Any]](), list[tuple[int, str, str]]()
+    for number, (kind, said, hook, _) in enumerate(steps):
+        if hook == "alone":
+            hooks.append((number, f"alone-{number}", said))
+        if kind in ("prompt", "queued"):
+            if hook in ("in time", "early"):
+                hooks.append((max(0, number - 2 * (hook == "early")), f"p{number}", said))
+            queued = {"type": "queued_command", "prompt": said, "commandMode": "prompt"}
+            prompt = chat.prompt(said, promptId=f"p{number}") if kind == "prompt" else None
+            lines.append(prompt or chat.line("attachment", attachment=queued))
+        elif kind == "result":
+            lines.append(chat.result(f"toolu_{number - 1}", said))
+        elif kind == "note":
+            lines.append(chat.note("mode", number=number))
+        else:
+            calls = [("Bash", f"toolu_{number}", {"command": "ls"})] if kind == "call" else []
+            lines += chat.reply("" if calls else said, *calls)
+
+    def shown(log: ClaudeLog) -> list[tuple[str, str]]:
+        messages = log.open().messages(limit=1_000)
+        return [(str(each.role), each.text.strip()) for each in messages if not each.withdrawn]
+
+    with holdfast.open("memory:") as engine:
+        plain, name = ClaudeLog(engine, LogName("p", "plain")), LogName("p", "hooked")
+        log = ClaudeLog(engine, name, observe=True)
+        for number, line in enumerate(lines):
+            for _, prompt, said in (each for each in hooks if each[0] == number):
+                log.record_prompt(prompt, said)
+            plain.append([line])
+            log.append([line])
+            if steps[number][3]:
+                log = ClaudeLog(engine, name, observe=True)
+        last = [chat.prompt("The end."), *chat.reply("Yes.")]
+        plain.append(last)
+        log.append(last)
+        assert shown(log) == shown(plain)
+        assert log.load() == plain.load()
+        assert engine.admin.verify().ok
+
+
 def test_a_reply_is_one_message_unless_its_calls_were_answered_between_its_lines() -> None:
     chat = Chat(NAME)
     first, second, third = chat.reply("Two.", ("Bash", "toolu_1", {}), ("Bash", "toolu_2", {}))

@@ -104,6 +104,25 @@ def test_a_summary_ends_the_context(tmp_path: Path) -> None:
     assert report.cache_breaks[0].cost > 0
 
 
+def test_what_a_compaction_keeps_stays_in_the_context(tmp_path: Path) -> None:
+    for kept, calls in (([], 0), (["u2", "u3"], 2)):
+        (tmp_path / f"scratch-{calls}").mkdir()
+        log = ClaudeLines()
+        log.say("Hello.")
+        log.text("Hello.")
+        log.say("My address is 123 Main St.")
+        log.text("Noted.")
+        log.parent = None
+        told = {"trigger": "auto", "preservedMessages": {"uuids": [*kept, "unknown"]}}
+        log.add("system", {}, subtype="compact_boundary", compactMetadata=told)
+        log.say("They greeted each other.", isCompactSummary=True)
+        log.say("Actually my address is 456 Oak Ave now.")
+        log.text("Changed.", read=0)
+        log.text("It ships tomorrow.")
+        report = inspect(write_lines(tmp_path / f"log-{calls}.jsonl", log.lines), tmp_path / f"scratch-{calls}")
+        assert [dead.calls for dead in report.dead] == ([calls] if calls else [])
+
+
 def test_a_prompt_that_was_taken_back_is_withdrawn(tmp_path: Path) -> None:
     log = ClaudeLines()
     first = log.say("Rent a boat.")

@@ -139,10 +139,11 @@ def test_without_candidates_nothing_is_superseded(observation: Observation) -> N
 @given(
     st.sampled_from([each for each in VALUES[:20] if each not in {"yes", "no"}]),
     st.sampled_from(KEYS[:6]),
-    st.integers(0, 3),
+    st.integers(0, 5),
 )
 def test_a_value_that_is_repeated_changes_nothing(value: str, key: str, frame: int) -> None:
-    said = [f"{value}", f"Yes, {value} please.", f"Actually, make it {value}.", f"It is now {value}."][frame]
+    again = (f"It is now {value}.", f"As I said, the {key.replace('_', ' ')} is {value} now.", f"It is {value} now")
+    said = [f"{value}", f"Yes, {value} please.", f"Actually, make it {value}.", *again][frame]
     candidate = FactCandidate(fact="f", key=key, value=value, text=value)
     before = (Utterance(f"It is {value}.", "user", 1), Utterance(f"So {value}, right?", "assistant", 2))
     found = RuleDetector().detect(Observation(message=Utterance(said), previous=before, facts=(candidate,)))

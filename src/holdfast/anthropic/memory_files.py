@@ -208,10 +208,11 @@ class MemoryFiles:
         def change(write: _Write) -> str:
             if write.tree.exists(new):
                 raise CommandRefused(f"The destination {new_path} already exists")
-            known = len(write.tree.directories)
-            write.tree.add_directories(new, new_path)
+            known, is_there = len(write.tree.directories), write.tree.exists(old)
+            if is_there or new.rpartition("/")[0] not in write.tree.files:
+                write.tree.add_directories(new, new_path)
             write.is_changed = len(write.tree.directories) != known
-            if not write.tree.exists(old):
+            if not is_there:
                 return f"The path {old_path} does not exist"
             if f"{new}/".startswith(f"{old}/"):
                 return f"The directory {old_path} cannot be moved into itself"

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, cast
@@ -30,7 +31,7 @@ from claude_agent_sdk.types import (
     UserPromptSubmitHookInput,
 )
 
-from holdfast.claude.facts import describe_facts
+from holdfast.claude.facts import describe_facts, note_given, read_given
 from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.frameworks.claude_agents import name_agent
 from holdfast.frameworks.claude_entries import COMPACTION_KIND, INTENT_KIND, OUTCOME_KIND
@@ -42,6 +43,8 @@ from holdfast.frameworks.tool_runs import describe_unknown
 _POLL_S = 0.02
 _PATIENCE = 3
 """After so many calls that were not stored in time, no tool waits any more."""
+_KEPT = 256
+"""Sessions of which it is known what their models were shown last."""
 _REPEAT = 20
 """The facts are given with every so many prompts, also if none has changed."""
 
@@ -72,7 +75,7 @@ class SessionHooks:
         self._budget = budget
         self._wait_s = wait_s
         self._misses = 0
-        self._shown: dict[str, _ShownFacts] = {}
+        self._shown: OrderedDict[str, _ShownFacts] = OrderedDict()
 
     def matchers(self) -> dict[HookEvent, list[HookMatcher]]:
         """The hooks, as ClaudeAgentOptions takes them."""
@@ -109,12 +112,16 @@ class SessionHooks:
         session = log.session()
         if session is None or not self._context:
             return ""
-        facts = describe_facts(session, text, self._budget)
+        given = read_given(session)
+        facts = describe_facts(session, text, self._budget, given)
         shown = self._shown.get(prompt["session_id"])
-        if shown is not None and shown.has(facts):
+        if shown is not None and shown.has(facts.text):
             return ""
-        self._shown[prompt["session_id"]] = _ShownFacts(facts)
-        return facts
+        note_given(session, given, facts.names)
+        self._shown[prompt["session_id"]] = _ShownFacts(facts.text)
+        while len(self._shown) > _KEPT:
+            self._shown.popitem(last=False)
+        return facts.text
 
     async def start_tool(self, given: HookInput, _call: str | None, _context: HookContext) -> HookJSONOutput:
         """Store that a tool starts, before it runs."""

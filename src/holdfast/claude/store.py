@@ -7,6 +7,7 @@ session is stored in the transaction of the entries that it sums up. Entries com
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -30,6 +31,8 @@ from holdfast.frameworks.engines import check_engine, run_blocking
 from holdfast.types import SessionRow, shorten_name
 
 _PAGE = 1_000
+_KEPT = 256
+"""Logs whose progress is kept in memory; that of any other is read anew."""
 
 
 class HoldfastSessionStore:
@@ -43,7 +46,7 @@ class HoldfastSessionStore:
         self._engine = check_engine(engine)
         self._user = user
         self._observe = observe
-        self._logs: dict[LogName, ClaudeLog] = {}
+        self._logs: OrderedDict[LogName, ClaudeLog] = OrderedDict()
         self._lock = threading.Lock()
 
     # The protocol of the SDK
@@ -113,9 +116,14 @@ class HoldfastSessionStore:
     def _open_log(self, name: LogName) -> ClaudeLog:
         with self._lock:
             main = name._replace(subpath="")
-            if main not in self._logs:
-                self._logs[main] = ClaudeLog(self._engine, main, user=self._user, observe=self._observe)
-            return self._logs[main].agent(name.subpath) if name.subpath else self._logs[main]
+            log = self._logs.pop(main, None) or self._read_log(main)
+            self._logs[main] = log
+            while len(self._logs) > _KEPT:
+                self._logs.popitem(last=False)
+        return log.agent(name.subpath) if name.subpath else log
+
+    def _read_log(self, name: LogName) -> ClaudeLog:
+        return ClaudeLog(self._engine, name, user=self._user, observe=self._observe)
 
     def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
         def fold(last: Any, lines: Sequence[Any]) -> Any:
@@ -146,7 +154,7 @@ class HoldfastSessionStore:
             for last in page:
                 if last.thread:
                     continue
-                log = self._open_log(self._name_of(last, project))
+                log = self._read_log(self._name_of(last, project))
                 if log.has_lines():
                     yield last, log
             if len(page) < _PAGE:

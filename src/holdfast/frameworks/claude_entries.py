@@ -25,9 +25,11 @@ INTENT_KIND = "claude.intent"
 OUTCOME_KIND = "claude.outcome"
 COMPACTION_KIND = "claude.compaction"
 REPLY_KIND = "claude.reply"
+FACTS_KIND = "claude.facts"
 """The kinds of entries: lines; summaries of the session, for lists; and what hooks get: that a call starts whose line is
 not stored yet, the outcome of a call, and a compaction; it also names those that are summaries in the session; and that a
-reply is about to be recorded anew, so that any process can do it to the end. Those of a sub-agent have its subpath as their
+reply is about to be recorded anew, so that any process can do it to the end; and the names of the facts that the model was
+given. Those of a sub-agent have its subpath as their
 parent, and a kind of their own."""
 _AGENT = "claude.agent_"
 _TRIES = 50

@@ -8,6 +8,7 @@ All others are records of the program, and so are unknown types: they are kept a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -60,6 +61,10 @@ class LogMessage(msgspec.Struct, kw_only=True):
     """The id of the prompt, as hooks name it."""
     stop: str = ""
     """Why the model stopped; empty if the line does not say it."""
+    said_us: int = 0
+    """When its first line was written; 0 if that does not say it."""
+    is_copy: bool = False
+    """It was said before the session was stored: in another session, or long ago."""
     calls: list[str] = msgspec.field(default_factory=list)
     answers: list[str] = msgspec.field(default_factory=list)
 
@@ -73,7 +78,15 @@ class LogMessage(msgspec.Struct, kw_only=True):
             mark["stop"] = self.stop
         if self.prompt and self.kind == "prompt":
             mark["prompt"] = self.prompt
+        if self.is_copy:
+            mark["copy"] = True
         return mark
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is text, and nothing else."""
+        content = self.message["content"]
+        return type(content) is str or all(block.get("type") == "text" for block in content)
 
 
 def is_log_line(line: object) -> bool:
@@ -111,6 +124,23 @@ def text_of_prompt(content: object) -> str:
     blocks = content if type(content) is list else []
     texts = (block.get("text") for block in blocks if type(block) is dict and block.get("type") == "text")
     return "\n".join(text for text in texts if type(text) is str)
+
+
+def find_kept_lines(boundary: Line) -> list[str]:
+    """The uuids of the lines that a compaction leaves as they are, from the line before its summary."""
+    told = boundary.get("compactMetadata")
+    kept = told.get("preservedMessages") if type(told) is dict else None
+    uuids = kept.get("uuids") if type(kept) is dict else None
+    return [uuid for uuid in uuids if type(uuid) is str] if type(uuids) is list else []
+
+
+def mark_copies(messages: Iterable[LogMessage], stored_us: int, *, is_empty: bool) -> None:
+    """Mark the prompts that were said before the session was stored. The first turn of a session can be stored only when it
+    has ended: the one prompt of a session that is empty is no copy."""
+    prompts = [message for message in messages if message.kind == "prompt"]
+    for prompt in prompts:
+        is_first = is_empty and len(prompts) == 1
+        prompt.is_copy = 0 < prompt.said_us < stored_us and not is_first
 
 
 def is_machine_text(text: str) -> bool:
@@ -181,8 +211,18 @@ def _build(kind: LineKind, line: Line, seq: int, message: Line, **fields: Any) -
         first=seq,
         last=seq,
         parent=_read_name(parent) or None,
+        said_us=_read_time_us(line.get("timestamp")),
         **fields,
     )
+
+
+def _read_time_us(text: object) -> int:
+    """A time of a line; 0 if it is none."""
+    try:
+        time = datetime.fromisoformat(str(text))
+        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _read_user(line: Line, seq: int) -> LogMessage | None:
@@ -240,10 +280,23 @@ def _read_attachment(line: Line, seq: int) -> LogMessage | None:
     attachment = line.get("attachment")
     if type(attachment) is not dict or attachment.get("type") not in _ATTACHED:
         return None
+    if attachment["type"] == "queued_command" and attachment.get("commandMode", "prompt") == "prompt":
+        return _read_queued(line, seq, attachment.get("prompt"))
     text = _rendered_text(line.get("rendered")) or _attached_text(attachment)
     if not text.strip():
         return None
     return _build("note", line, seq, {"role": "user", "content": text})
+
+
+def _read_queued(line: Line, seq: int, prompt: object) -> LogMessage | None:
+    """What the user said while the model worked. The line names no prompt, and the program's words around it are left
+    out."""
+    content = [block for block in prompt if type(block) is dict] if type(prompt) is list else prompt
+    text = text_of_prompt(content)
+    if not content or (type(content) is str and not text.strip()) or type(content) not in (str, list):
+        return None
+    kind: LineKind = "note" if is_machine_text(text) else "prompt"
+    return _build(kind, line, seq, {"role": "user", "content": content})
 
 
 def _rendered_text(rendered: object) -> str:

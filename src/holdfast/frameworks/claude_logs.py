@@ -3,6 +3,8 @@ same session: its lines are entries of their own, and what they say is in a fram
 
 Laws: a line is stored first, as it came; the messages follow from the stored lines, in any process, so a crash between
 the two loses nothing and stores nothing twice. A line with a uuid is stored once. No line is refused for what it says.
+What is shown is what the lines say: a prompt that a hook recorded before its line came is withdrawn, and recorded with the
+line, unless the line comes next and says the same.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 import holdfast
 from holdfast.errors import EntryConflict, InvalidInput, VersionConflict
@@ -42,10 +46,21 @@ from holdfast.frameworks.claude_entries import (
     name_entry,
     split_lines,
 )
-from holdfast.frameworks.claude_lines import Line, LogMessage, is_sidechain, line_id, read_lines, text_of_prompt
-from holdfast.frameworks.claude_messages import LogProgress, clean_message, mark_of, reduce_message
+from holdfast.frameworks.claude_facts import confirm_facts
+from holdfast.frameworks.claude_lines import (
+    Line,
+    LogMessage,
+    find_kept_lines,
+    is_sidechain,
+    line_id,
+    mark_copies,
+    read_lines,
+    text_of_prompt,
+)
+from holdfast.frameworks.claude_messages import HookPrompt, LogProgress, clean_message, mark_of, reduce_message
 from holdfast.model import limits
 from holdfast.model.frames.frames import Ending, StartedCall
+from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
 
@@ -84,6 +99,8 @@ class ClaudeLog(LogEntries):
         self._observe = observe
         self._agent = AgentFrames(name.subpath) if name.subpath else None
         self._progress = LogProgress(agent=name.subpath)
+        self._taken_back: dict[HookPrompt, tuple[LedgerFacts, ...]] = {}
+        """What a hook recorded and is recorded again with its line, with the facts that rest on it."""
         self._parents: dict[str, str | None] = {}
         """The line that a line follows, by their uuids; of lines that were read here."""
         self._agents: dict[str, ClaudeLog] = {}
@@ -154,6 +171,7 @@ class ClaudeLog(LogEntries):
         super()._forget()
         self._start_over()
         self._roots = {}
+        self._taken_back = {}
         for log in self._agents.values():
             log._forget()
 
@@ -328,11 +346,16 @@ class ClaudeLog(LogEntries):
     def _record(self, session: holdfast.Session, messages: list[LogMessage]) -> None:
         progress = self._progress
         batch: list[LogMessage] = []
+        mark_copies(messages, session.state().created_us, is_empty=not progress.seqs)
         for message in messages:
             if progress.is_recorded(message):
                 continue
             parent = self._find_parent(session, message, batch) if message.kind == "prompt" else None
             goes_back = parent is not None and not progress.is_newest(parent, batch)
+            if not goes_back and progress.accept_prompt(message):
+                continue
+            if progress.awaited:
+                self._taken_back |= progress.withdraw_awaited(session)
             goes_on = message.kind == "reply" and not batch and progress.continues(message)
             if batch and (goes_back or message.kind == "summary" or len(batch) == _BATCH_MESSAGES):
                 self._record_batch(session, batch)
@@ -385,9 +408,19 @@ class ClaudeLog(LogEntries):
         if self._observe and prompts:
             for prompt in prompts:
                 with contextlib.suppress(InvalidInput):  # another process has withdrawn it
-                    session.observe(prompt)
+                    self._read_facts(session, prompt)
             progress.reload(session)
         return recorded
+
+    def _read_facts(self, session: holdfast.Session, prompt: Message) -> None:
+        """Read facts from a prompt. A copy of an old one says what may have changed since; and of one that a hook recorded
+        first, they were read then."""
+        mark = mark_of(prompt)
+        first = next((each for each in self._taken_back if each.is_same(mark.get("prompt", ""), prompt.text)), None)
+        if first is not None:
+            confirm_facts(session, self._taken_back.pop(first), first.seq)
+        elif not mark.get("copy"):
+            session.observe(prompt)
 
     def _mark(self, message: LogMessage) -> dict[str, Any]:
         agent = {"agent": self.name.subpath} if self.name.subpath else {}
@@ -539,6 +572,9 @@ class ClaudeLog(LogEntries):
         draft = context.draft_summary(0)
         if draft is None:
             return False
+        kept = self._progress.find_first(self._read_kept(session, message))
+        if kept is not None:
+            draft = msgspec.structs.replace(draft, last=min(draft.last, kept - 1))
         try:
             context.summarize(draft, text_of_prompt(message.message["content"]))
         except InvalidInput:
@@ -547,6 +583,12 @@ class ClaudeLog(LogEntries):
         self._progress.last = max(self._progress.last, message.last)
         self._progress.reload(session)
         return True
+
+    def _read_kept(self, session: holdfast.Session, summary: LogMessage) -> list[str]:
+        """The uuids of the lines that Claude Code shows after a summary, although they are before it: the line that the
+        summary follows names them."""
+        entry = session.entries.get(self._key({"uuid": summary.parent})) if summary.parent else None
+        return find_kept_lines(decode(entry.body)) if entry is not None else []
 
 
 def _find_root(session: holdfast.Session, line: Line) -> str:

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 import holdfast
 from holdfast.frameworks.claude_lines import Line, LogMessage, text_of_prompt
+from holdfast.model.history.ranges import LedgerFacts
 from holdfast.model.sessions.messages import Message
-from holdfast.types import shorten_name
+from holdfast.types import Withdrawal, shorten_name
 
 _PAGE = 100
 _REDUCED_CHARS = 100_000
 """The most of a message that is recorded if the session refuses it otherwise."""
+
+
+class HookPrompt(NamedTuple):
+    """A prompt that a hook recorded before its line came."""
+
+    seq: int
+    prompt: str
+    """Its id."""
+    text: str
+
+    def is_same(self, prompt: str, text: str) -> bool:
+        """Whether a line says this. One of what the user said while the model worked names no prompt."""
+        return self.text == text and prompt in ("", self.prompt)
 
 
 class LogProgress(msgspec.Struct):
@@ -30,8 +44,10 @@ class LogProgress(msgspec.Struct):
     """The seq of the last line whose message is recorded, or that has none."""
     ids: dict[str, int] = msgspec.field(default_factory=dict)
     """The seq of the message of each line, by its uuid; of recent lines."""
-    prompts: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    """The texts that a hook recorded, by the id of the prompt."""
+    awaited: list[HookPrompt] = msgspec.field(default_factory=list)
+    """The newest messages, as far as a hook recorded them and their lines have not come: in their order."""
+    accepted: dict[int, list[str]] = msgspec.field(default_factory=dict)
+    """The seqs of prompts that a hook recorded and whose lines came behind all recorded ones, with these lines' uuids."""
     seqs: list[int] = msgspec.field(default_factory=list)
     """Of recent messages of the conversation, oldest first."""
     kinds: dict[int, str] = msgspec.field(default_factory=dict)
@@ -48,7 +64,7 @@ class LogProgress(msgspec.Struct):
     def reload(self, session: holdfast.Session) -> None:
         """Read the newest messages, until one of a line is among them."""
         version = session.state().version
-        fresh = LogProgress(agent=self.agent, frames=self.frames, version=version)
+        fresh = LogProgress(agent=self.agent, frames=self.frames, version=version, accepted=self.accepted)
         first = min((int(frame[1:]) for frame in self.frames), default=version if self.agent else 0)
         pages: list[list[Message]] = []
         before: int | None = version + 1
@@ -75,10 +91,15 @@ class LogProgress(msgspec.Struct):
             self.ids.update((uuid, message.seq) for uuid in mark.get("ids", ()))
             if "first" in mark and message.seq >= self.firsts.get(mark["first"], (0, False))[0]:
                 self.firsts[mark["first"]] = (message.seq, bool(message.withdrawn))
+            if "hook" not in mark:  # prompts before it have their lines, or were withdrawn
+                self.awaited = [each for each in self.awaited if each.seq > message.seq]
+                self.accepted = {seq: ids for seq, ids in self.accepted.items() if seq > message.seq}
             if message.late or message.withdrawn or message.frame != (self.frames[-1] if self.frames else None):
                 continue
-            if "hook" in mark:
-                self.prompts.setdefault(mark["hook"], []).append(message.text)
+            if message.seq in self.accepted:
+                self.ids |= dict.fromkeys(self.accepted[message.seq], message.seq)
+            elif "hook" in mark:
+                self.awaited.append(HookPrompt(message.seq, mark["hook"], message.text))
             if message.role == "assistant":
                 self.reply_group, self.reply_first = mark.get("group", ""), mark.get("first", 0)
                 self.reply_before = self.seqs[-1] if self.seqs else 0
@@ -101,21 +122,28 @@ class LogProgress(msgspec.Struct):
         return bool(self.seqs) and self.kinds[self.seqs[-1]] == "assistant" and not self.reply_open
 
     def is_recorded(self, message: LogMessage) -> bool:
-        """Whether the session has this message: from this line, or from the hook that got it first."""
-        if message.ids and all(uuid in self.ids for uuid in message.ids):
-            return True
-        texts = self.prompts.get(message.prompt) if message.kind == "prompt" else None
-        text = text_of_prompt(message.message["content"])
-        if not texts or text not in texts:
+        """Whether the session has the message of this line."""
+        return bool(message.ids) and all(uuid in self.ids for uuid in message.ids)
+
+    def accept_prompt(self, message: LogMessage) -> bool:
+        """Note that this is the line of what a hook recorded. False if it is not, or says more."""
+        if not self.awaited or message.kind != "prompt" or not message.is_plain:
             return False
-        texts.remove(text)
-        for uuid in message.ids:
-            self.ids[uuid] = self.seqs[-1] if self.seqs else 0
+        first = self.awaited[0]
+        if not first.is_same(message.prompt, text_of_prompt(message.message["content"])):
+            return False
+        self.awaited.pop(0)
+        self.accepted[first.seq] = message.ids
+        self.ids |= dict.fromkeys(message.ids, first.seq)
         return True
 
     def misses(self, messages: Sequence[LogMessage]) -> bool:
         """Whether one of these messages may have to be recorded."""
         return any(not message.ids or not all(uuid in self.ids for uuid in message.ids) for message in messages)
+
+    def find_first(self, uuids: Iterable[str]) -> int | None:
+        """The seq of the first message of these lines that is shown; None if there is none."""
+        return min((self.ids[uuid] for uuid in uuids if self.ids.get(uuid) in self.kinds), default=None)
 
     def is_shown(self, message: LogMessage) -> bool:
         """Whether the session has this message, and it is not withdrawn."""
@@ -140,7 +168,8 @@ class LogProgress(msgspec.Struct):
         seq = self.ids.get(uuid, 0)
         if seq not in self.kinds:
             return True  # withdrawn, or long ago
-        later = (self.kinds[each] for each in self.seqs if each > seq)
+        awaited = {each.seq for each in self.awaited}
+        later = (self.kinds[each] for each in self.seqs if each > seq and each not in awaited)
         return all(each.kind == "result" for each in batch) and all(kind == "result" for kind in later)
 
     def withdraw(
@@ -149,10 +178,18 @@ class LogProgress(msgspec.Struct):
         conversation: holdfast.Session | holdfast.Frame,
         after: int,
         reason: str = "taken back in Claude Code",
-    ) -> None:
+    ) -> Withdrawal | None:
         """Withdraw what came after a message."""
-        conversation.withdraw(after=after, reason=reason, expect=self.version)
+        withdrawal = conversation.withdraw(after=after, reason=reason, expect=self.version)
         self.reload(session)
+        return withdrawal
+
+    def withdraw_awaited(self, session: holdfast.Session) -> dict[HookPrompt, tuple[LedgerFacts, ...]]:
+        """Withdraw what a hook recorded: its lines come later, or say more. Returns the facts that rest on it."""
+        awaited = list(self.awaited)
+        before = max((seq for seq in self.seqs if seq < awaited[0].seq), default=0)
+        withdrawal = self.withdraw(session, session, before, "recorded with its line")
+        return dict.fromkeys(awaited, withdrawal.facts if withdrawal is not None else ())
 
 
 def clean_message(message: Line) -> Line:

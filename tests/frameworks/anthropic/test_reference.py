@@ -139,6 +139,19 @@ BothTools.TestCase.settings = settings(max_examples=figure(60, 2_000), stateful_
 TestBothTools = BothTools.TestCase
 
 
+def test_a_missing_file_is_missing_wherever_it_is_moved_to(file_engine: holdfast.Engine) -> None:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
+        tools = BetaLocalFilesystemMemoryTool(folder), MemoryTool(file_engine, user="ada")
+        for tool in tools:
+            tool.call({"command": "create", "path": "/memories/a", "file_text": "x"})
+        for new in ("/memories/a/b", "/memories/c/d", "/memories/c"):
+            command = {"command": "rename", "old_path": "/memories/none/x", "new_path": new}
+            expected, given = (answer(tool, command) for tool in tools)
+            assert given == expected, new
+        listed = [answer(tool, {"command": "view", "path": "/memories"}) for tool in tools]
+        assert listed[0] == listed[1]
+
+
 @pytest.mark.parametrize("size", [0, 1, 5, 1_023, 1_024, 1_536, 100_000, 1 << 20, (1 << 20) + 1])
 def test_sizes_are_written_alike(size: int, file_engine: holdfast.Engine) -> None:
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,7 +42,7 @@ def options(store: HoldfastSessionStore, url: str, folder: Path, **more: Any) ->
     )
 
 
-async def ask(prompt: str, chosen: ClaudeAgentOptions) -> str:
+async def ask(prompt: str | AsyncIterator[dict[str, Any]], chosen: ClaudeAgentOptions) -> str:
     """The id of the session."""
     session = ""
     async for message in query(prompt=prompt, options=chosen):
@@ -182,6 +183,81 @@ def test_a_session_is_resumed_from_the_store_and_facts_are_given_with_each_promp
     current = session.facts.get("shipping_address")
     assert current is not None
     assert current.value == "456 Oak Ave"
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+async def with_image(words: str) -> AsyncIterator[dict[str, Any]]:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    yield {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": words}, image]}}
+
+
+def shown_texts(session: holdfast.Session) -> list[str]:
+    return [each.text for each in session.messages(limit=1_000) if not each.withdrawn]
+
+
+def test_a_fork_a_rewind_and_an_image_are_recorded_as_the_model_sees_them(
+    file_engine: holdfast.Engine, home: Path
+) -> None:
+    """A hook has the prompt before its line comes: before the copies of a fork, and before it is known what it follows."""
+    ledger = file_engine.ledger(user="ada")
+    ledger.set("shipping_address", "12 Elm St")
+    store = HoldfastSessionStore(file_engine, user="ada")
+    replies = iter(f"Reply {number}." for number in range(1, 10))
+    moved = "I moved: my shipping address is 456 Oak Ave now."
+    back = "I moved back: my shipping address is 12 Elm St now."
+    last = "I moved: my shipping address is 7 Mill Road now."
+    with fake_api(lambda request: [text(next(replies))]) as api:
+        name = asyncio.run(ask(moved, options(store, api.url, home)))
+        (project,) = {row.actor for row in file_engine.sessions()}
+        asyncio.run(ask(back, options(store, api.url, home, resume=name)))
+        fork = asyncio.run(ask("Where to?", options(store, api.url, home, resume=name, fork_session=True)))
+        current = ledger.get("shipping_address")
+        assert current is not None
+        assert current.value == "12 Elm St"  # the copies state nothing anew
+        session = store.session(fork, project)
+        assert shown_texts(session) == [moved, "Reply 1.", back, "Reply 2.", "Where to?", "Reply 3."]
+        second = asyncio.run(ask(last, options(store, api.url, home, resume=name, fork_session=True)))
+        current = ledger.get("shipping_address")
+        assert current is not None
+        assert (current.value, current.review) == ("7 Mill Road", "")
+        assert "shipping_address: 7 Mill Road" in api.asked(-1)
+        assert shown_texts(store.session(second, project))[-3:] == ["Reply 2.", last, "Reply 4."]
+        lines = cast("list[dict[str, Any]]", store.log({"project_key": project, "session_id": fork}).load())
+        first = next(line["uuid"] for line in lines if line["type"] == "assistant")
+        rewound = options(store, api.url, home, resume=fork, resume_session_at=first)
+        asyncio.run(ask("And now?", rewound))
+        assert "Where to?" not in api.asked(-1)
+        assert shown_texts(session) == [moved, "Reply 1.", "And now?", "Reply 5."]
+        asyncio.run(ask(with_image("What is this?"), options(store, api.url, home, resume=fork)))
+    shown = [each for each in session.messages() if each.text == "What is this?" and not each.withdrawn]
+    assert [[type(part).__name__ for part in each.content] for each in shown] == [["Text", "Image"]]
+    assert file_engine.admin.verify().ok
+
+
+def test_a_compaction_keeps_the_messages_that_claude_code_keeps(file_engine: holdfast.Engine, home: Path) -> None:
+    def script(request: dict[str, Any]) -> list[dict[str, Any]]:
+        if "Respond with TEXT ONLY" in json.dumps(request["messages"][-1]):
+            return [text("<summary>Birds were explained.</summary>")]
+        return [text(f"A reply of some length about birds, number {len(request['messages'])}. " * 40)]
+
+    store = HoldfastSessionStore(file_engine)
+    with fake_api(script) as api:
+        name = asyncio.run(ask("Tell me of pelicans.", options(store, api.url, home)))
+        for prompt in ("And of herons.", "/compact", "And now?"):
+            asyncio.run(ask(prompt, options(store, api.url, home, resume=name)))
+        sent = api.asked(-1)
+    (project,) = {row.actor for row in file_engine.sessions()}
+    session = store.session(name, project)
+    pack = json.dumps(session.pack(budget=20_000).anthropic()["messages"])
+    asked = [each.text for each in session.messages() if each.role == "user"]
+    assert asked[:2] == ["Tell me of pelicans.", "And of herons."]  # all are in the transcript
+    for part in ("Birds were explained", "Tell me of pelicans", "And of herons", "about birds, number", "And now?"):
+        assert (part in pack) == (part in sent), part
+    assert "Tell me of pelicans" not in pack
+    assert "about birds, number" in pack
+    assert file_engine.admin.verify().ok
 
 
 CHILD = """

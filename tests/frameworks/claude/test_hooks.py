@@ -161,6 +161,121 @@ def test_facts_that_the_model_has_are_not_given_again(file_engine: holdfast.Engi
     asyncio.run(run())
 
 
+def test_a_fact_that_has_ended_is_named_also_by_another_process(engine: holdfast.Engine) -> None:
+    """The model was told that it holds, and has that in its context."""
+    ledger = engine.ledger(user="ada")
+    ledger.set("shipping_address", "12 Elm St")
+    ledger.set("seat", "aisle")
+
+    async def ask(number: int) -> str:
+        hooks = HoldfastSessionStore(engine, user="ada").hooks(context=True)
+        answer = await call_hook(hooks, "UserPromptSubmit", prompt=f"Go on, {number}.", prompt_id=f"p{number}")
+        return str(answer.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+    assert "- seat: aisle" in asyncio.run(ask(1))
+    ledger.retract("seat")
+    told = asyncio.run(ask(2))
+    assert "- Earlier statements about seat are outdated. It has no current value.\n" in told
+    assert "- shipping_address: 12 Elm St\n" in told
+    ledger.retract("shipping_address")
+    told = asyncio.run(ask(3))
+    assert "hold now" not in told
+    assert told.count("It has no current value.") == 2
+    ledger.set("seat", "window")
+    told = asyncio.run(ask(4))
+    assert "- seat: window\n" in told
+    assert told.count("It has no current value.") == 1
+    assert engine.admin.verify().ok
+
+
+def test_of_many_facts_constraints_and_the_newest_are_given(file_engine: holdfast.Engine) -> None:
+    ledger = file_engine.ledger(user="ada")
+    ledger.set("tone", "formal", is_constraint=True)
+    for start in (0, 150):
+        ledger.set_all([{"key": f"place_{number}", "value": str(number)} for number in range(start, start + 150)])
+    hooks = HoldfastSessionStore(file_engine, user="ada").hooks(context=True, budget=500)
+    answer = asyncio.run(call_hook(hooks, "UserPromptSubmit", prompt="Hello.", prompt_id="p1"))
+    told = answer["hookSpecificOutput"]["additionalContext"]
+    assert "tone: formal" in told
+    assert "- place_299: 299\n" in told
+    assert "- place_0: 0\n" not in told
+
+
+def test_copied_prompts_state_nothing_anew(file_engine: holdfast.Engine) -> None:
+    """A conversation that is copied into a store says what may have changed since. What is said there later counts."""
+    ledger = file_engine.ledger(user="ada")
+    ledger.set("shipping_address", "12 Elm St")
+    store, chat = HoldfastSessionStore(file_engine, user="ada"), Chat()
+    old = [chat.prompt("I moved: my shipping address is 456 Oak Ave now."), *chat.reply("Noted.")]
+    old += [chat.prompt("Thank you."), *chat.reply("Gladly.")]
+
+    def value() -> object:
+        current = ledger.get("shipping_address")
+        return current.value if current is not None else None
+
+    asyncio.run(append(store, old))
+    assert value() == "12 Elm St"
+    later = chat.prompt("I moved: my shipping address is 7 Mill Road now.", timestamp="2126-01-01T00:00:00.000Z")
+    asyncio.run(append(store, [later]))
+    assert value() == "7 Mill Road"
+    first = Chat().prompt("I moved: my shipping address is 5 Hill Lane now.")  # its turn took long
+    asyncio.run(append(store, [first], {**KEY, "session_id": "another"}))
+    assert value() == "5 Hill Lane"
+
+
+def test_a_prompt_of_a_hook_is_recorded_again_where_its_line_is(engine: holdfast.Engine) -> None:
+    """Before the lines that are copied into a fork, after which it comes; also if no line of it comes at all."""
+    engine.ledger(user="ada").set("shipping_address", "12 Elm St")
+    store, chat = HoldfastSessionStore(engine, user="ada"), Chat()
+    hooks, prompt = store.hooks(context=True), "I moved: my shipping address is 456 Oak Ave now."
+
+    async def run() -> None:
+        await call_hook(hooks, "UserPromptSubmit", prompt=prompt, prompt_id="p1")
+        copies = [chat.prompt("Hello."), *chat.reply("Good day.")]
+        await append(store, copies[:1])
+        await append(store, [*copies[1:], chat.prompt(prompt) | {"promptId": "p1"}, *chat.reply("Noted.")])
+        await call_hook(hooks, "UserPromptSubmit", prompt="It is refused by another hook.", prompt_id="p2")
+        await call_hook(hooks, "UserPromptSubmit", prompt="Thank you.", prompt_id="p3")
+        await append(HoldfastSessionStore(engine), [chat.prompt("Thank you.") | {"promptId": "p3"}])
+
+    asyncio.run(run())
+    session = store.session(SESSION, "-work-shop")
+    shown = [each.text for each in session.messages() if not each.withdrawn]
+    assert shown == ["Hello.", "Good day.", prompt, "Noted.", "Thank you."]
+    current = session.facts.get("shipping_address")
+    assert current is not None
+    assert (current.value, current.review) == ("456 Oak Ave", "")
+    assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("has_hooks", [True, False])
+def test_what_the_user_says_while_a_tool_runs_is_a_prompt(file_engine: holdfast.Engine, has_hooks: bool) -> None:
+    """Claude Code attaches it to the next request, after the result of the tool, and does not name the prompt."""
+    file_engine.ledger(user="ada").set("shipping_address", "12 Elm St")
+    store, chat = HoldfastSessionStore(file_engine, user="ada"), Chat()
+    hooks, said = store.hooks(), "I moved: my shipping address is 456 Oak Ave now."
+    late: dict[str, Any] = {"timestamp": "2126-01-01T00:00:00.000Z"}
+
+    async def run() -> None:
+        await append(store, [chat.prompt("Go."), *chat.reply("", ("Bash", "toolu_1", {}))])
+        if has_hooks:
+            await call_hook(hooks, "UserPromptSubmit", prompt=said, prompt_id="p2")
+        await append(store, [chat.result("toolu_1", "done", **late)])
+        queued = {"type": "queued_command", "commandMode": "prompt", "prompt": said}
+        shown = [{"content": f"The user sent a new message while you were working:\n{said}"}]
+        notice = {"type": "queued_command", "commandMode": "task-notification", "prompt": "A task has ended."}
+        await append(store, [chat.line("attachment", attachment=queued, rendered=shown, **late)])
+        await append(store, [chat.line("attachment", attachment=notice, **late), *chat.reply("Noted.")])
+
+    asyncio.run(run())
+    session = store.session(SESSION, "-work-shop")
+    shown = [each.text for each in session.messages() if not each.withdrawn]
+    assert shown == ["Go.", "", "done", said, "A task has ended.", "Noted."]
+    current = session.facts.get("shipping_address")
+    assert current is not None
+    assert (current.value, current.review) == ("456 Oak Ave", "")
+
+
 def test_machine_prompts_are_not_observed_and_compactions_are_noted(file_engine: holdfast.Engine) -> None:
     store, chat = HoldfastSessionStore(file_engine), Chat()
     hooks = store.hooks(context=True)

@@ -726,6 +726,29 @@ def test_a_process_that_is_killed_while_it_appends_loses_nothing_that_it_confirm
     assert engine.admin.verify().ok
 
 
+def test_a_store_remembers_little_of_many_sessions(
+    file_engine: holdfast.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.claude.store._KEPT", 2)
+    store, names = HoldfastSessionStore(file_engine), [f"s{number}" for number in range(5)]
+    chats = {name: Chat() for name in names}
+    for turn in range(3):
+        for name, chat in chats.items():
+            reply = chat.reply(f"Reply {turn}.", ("Bash", f"toolu_{turn}", {}))
+            lines = [chat.prompt(f"Turn {turn}."), *reply, chat.result(f"toolu_{turn}", "done")]
+            append(store, {**KEY, "session_id": name}, lines[:2])
+            append(store, {**KEY, "session_id": name, "subpath": "subagents/agent-1"}, [chat.prompt("Sub.")])
+            append(store, {**KEY, "session_id": name}, lines[2:])
+    assert len(store._logs) == 2
+    assert len(asyncio.run(store.list_sessions(KEY["project_key"]))) == 5
+    for name in names:
+        session = store.session(name, KEY["project_key"])
+        assert texts_in(session, None) == [
+            text for turn in range(3) for text in (f"Turn {turn}.", f"Reply {turn}.", "done")
+        ]
+        assert session.evidence() == []
+
+
 def test_the_cost_of_an_append_does_not_grow(file_engine: holdfast.Engine) -> None:
     store = HoldfastSessionStore(file_engine, observe=False)
     weighed = WeighingStore(file_engine.store)

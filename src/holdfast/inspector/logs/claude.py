@@ -12,7 +12,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.frameworks.claude_lines import Line, LogMessage, is_sidechain, join_reply, line_id, read_line
+from holdfast.frameworks.claude_lines import (
+    Line,
+    LogMessage,
+    find_kept_lines,
+    is_sidechain,
+    join_reply,
+    line_id,
+    read_line,
+)
 from holdfast.inspector.logs.entries import LogEntry, ModelFigures, clean_name, read_time
 from holdfast.inspector.logs.messages import read_long_writes, read_message, read_usage
 
@@ -45,6 +53,8 @@ class ClaudeReader:
         self._threads: dict[str, _Thread] = {}
         self._indexes: dict[str, int] = {}
         """By the uuid of a line: the index of the last entry up to it."""
+        self._silent: dict[str, list[str]] = {}
+        """The lines without an entry, by their uuids, with the lines that they say a compaction keeps."""
         self._roots: dict[str, str] = {}
         """By the uuid of a line of a sub-agent: its thread."""
 
@@ -57,6 +67,7 @@ class ClaudeReader:
         if message is None or entry is None:
             if uuid:
                 self._indexes[uuid] = self._indexes.get(parent, -1) if type(parent) is str else -1
+                self._silent[uuid] = find_kept_lines(line)
             return
         if message.kind == "reply":
             reply = _find_reply(thread.pending, message)
@@ -95,7 +106,8 @@ class ClaudeReader:
 
     def _note_rewind(self, thread: _Thread, message: LogMessage, entry: LogEntry, parent: object) -> None:
         if message.kind == "summary":
-            entry.keep = []
+            kept = {*self._silent.get(parent, ())} - {*self._silent} if type(parent) is str else ()
+            entry.keep = sorted({self._indexes[uuid] for uuid in kept if uuid in self._indexes})
             return
         at = self._indexes.get(parent) if type(parent) is str else None
         if message.kind != "prompt" or at is None or at < 0:

@@ -83,7 +83,7 @@ def _find_restatement(scene: Scene, target: TargetFact) -> Iterator[DetectedChan
         new = _find_other_value(scene, target, end)
         if new is not None:
             yield DetectedChange(target, "supersede", "explicit", cue, SURE, new)
-        elif now or ending_cue or mood.retraction or "no longer" in cue:
+        elif (now and cue != "now") or ending_cue or mood.retraction or "no longer" in cue:  # `X now` alone confirms X
             yield DetectedChange(
                 target, "retract", "explicit", cue, SURE if mood.retraction else LIKELY, at=mood.sentence.start
             )
