@@ -276,4 +276,5 @@ def _build_system(system: SystemMessage | None, texts: Sequence[str]) -> SystemM
         return system
     if isinstance(system.content, str):
         return system.model_copy(update={"content": "\n\n".join([system.content, *added])})
-    return system.model_copy(update={"content": [*system.content, *({"type": "text", "text": text} for text in added)]})
+    blocks = [{"type": "text", "text": f"\n\n{text}"} for text in added]  # providers put nothing between blocks
+    return system.model_copy(update={"content": [*system.content, *blocks]})
