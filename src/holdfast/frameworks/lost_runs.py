@@ -6,7 +6,7 @@ Law: models are told which tools have run. What a tool returned is not quoted: i
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import Any, Literal
 
 import holdfast
 from holdfast.model.content import ToolCall
@@ -16,27 +16,35 @@ from holdfast.text.lines import shorten
 
 _OUTCOME = "outcome"
 _KEY = "key"
-_NOT_RUN = "not run"
-_UNKNOWN = "unknown"
+Outcome = Literal["not run", "unknown", "raised", "waits"]
+"""Why a call has a result that its tool did not return: it did not run, it was interrupted and nobody knows, it raised, or
+it waited for an answer that did not come."""
 _HARMLESS = (holdfast.READ_HANDLE.name, holdfast.RECALL_MEMORY.name, holdfast.UPDATE_SITUATION.name)
 _ARGUMENT_CHARS = 300
 _LISTED = 20
 """The most calls that are named one by one: the newest."""
 
 
-def mark_not_run() -> dict[str, Any]:
-    """The metadata of a result that says that the tool did not run."""
-    return {_OUTCOME: _NOT_RUN}
+def mark_outcome(outcome: Outcome, key: str = "") -> dict[str, Any]:
+    """The metadata of a result that its tool did not return, with the idempotency key of the call if it was started."""
+    return {_OUTCOME: outcome, _KEY: key} if key else {_OUTCOME: outcome}
 
 
-def mark_unknown(key: str) -> dict[str, Any]:
-    """The metadata of a result that says that the outcome is unknown, with the idempotency key of the call."""
-    return {_OUTCOME: _UNKNOWN, _KEY: key}
+def read_outcome(result: Message) -> tuple[str, str]:
+    """Why a result is not what its tool returned, and the key of the call; both are empty if the tool returned it."""
+    return str(result.metadata.get(_OUTCOME) or ""), str(result.metadata.get(_KEY) or "")
 
 
-def is_not_run(result: Message) -> bool:
-    """Whether a result says that the tool did not run."""
-    return result.metadata.get(_OUTCOME) == _NOT_RUN
+def is_answer(result: Message) -> bool:
+    """Whether a result is what a tool returned, as it was recorded when the tool ended; a list of the framework may bring
+    others."""
+    return is_of_run(result) and not result.metadata.get(_OUTCOME)
+
+
+def is_of_run(result: Message) -> bool:
+    """Whether a result says what came of a run of its tool: a list of the framework did not bring it, and it does not say
+    that the tool did not run."""
+    return not result.closing and "framework" not in result.metadata and result.metadata.get(_OUTCOME) != "not run"
 
 
 def describe_lost(withdrawn: Sequence[Message], listed: Set[object] = frozenset()) -> str:
@@ -52,9 +60,8 @@ def describe_lost(withdrawn: Sequence[Message], listed: Set[object] = frozenset(
     lines = [
         _describe_call(calls[result.tool_call_id], each, is_error=result.is_error)
         for each, result in results
-        if not each.closing
-        and "framework" not in each.metadata
-        and not is_not_run(each)
+        if is_of_run(each)
+        and each.metadata.get(_OUTCOME) != "waits"
         and calls[result.tool_call_id].name not in _HARMLESS
     ]
     if not lines:
@@ -72,6 +79,7 @@ def describe_lost(withdrawn: Sequence[Message], listed: Set[object] = frozenset(
 
 def _describe_call(call: ToolCall, result: Message, *, is_error: bool) -> str:
     named = f"- {call.name}({shorten(arguments_text(call), _ARGUMENT_CHARS)})"
-    if result.metadata.get(_OUTCOME) == _UNKNOWN:
-        return f"{named}: the outcome is unknown; it was started under the key {result.metadata.get(_KEY)}"
+    outcome, key = read_outcome(result)
+    if outcome == "unknown":
+        return f"{named}: the outcome is unknown; it was started under the key {key}"
     return f"{named}: ended" + (" with an error" if is_error else "")

@@ -29,7 +29,7 @@ from holdfast import codec
 from holdfast.errors import HoldfastError, InvalidArgument, VersionConflict
 from holdfast.flows.entries.recordings import record_with_entries
 from holdfast.frameworks.engines import is_local, observe_recorded, peek_state
-from holdfast.frameworks.lost_runs import describe_lost
+from holdfast.frameworks.lost_runs import describe_lost, is_answer, is_of_run
 from holdfast.model import limits
 from holdfast.model.names import Scope
 from holdfast.model.sessions.messages import Message
@@ -105,6 +105,8 @@ class _Known(msgspec.Struct, frozen=True):
     calls: tuple[str, ...] = ()
     is_evidence: bool = False
     """It is kept beside the conversation: it is empty, or answers no call. Lists may have it or not."""
+    is_answer: bool = False
+    """It is what a tool returned, recorded when the tool ended."""
 
 
 class _Transcript(msgspec.Struct):
@@ -123,11 +125,17 @@ class _Transcript(msgspec.Struct):
     """A digest of the parts of each message as they were recorded, by its seq."""
     counted: set[str] = msgspec.field(default_factory=set)
     """The ids in the framework of all messages that were recorded with their usage, also of those that are withdrawn."""
+    withdrawn_calls: dict[str, tuple[str, str, str]] = msgspec.field(default_factory=dict)
+    """The calls of withdrawn messages, by our ids: the id and the digest of the message, and the provider's id."""
+    withdrawn_results: dict[tuple[str, str, str], int] = msgspec.field(default_factory=dict)
+    """The seqs of their newest results that say what came of a run, by the same."""
 
     def add(self, recorded: Iterable[Message]) -> None:
         for message in recorded:
             if message.usage is not None and "framework" in message.metadata:
                 self.counted.add(str(message.metadata.get("id") or ""))
+            if message.withdrawn and message.frame is None and not message.erased:
+                self._add_withdrawn(message)
             if message.withdrawn or message.frame is not None or message.erased:
                 continue
             self.shown[message.seq] = digest_parts(message)
@@ -149,8 +157,20 @@ class _Transcript(msgspec.Struct):
                     ),
                     calls=tuple(call.provider_id or call.id for call in message.tool_calls),
                     is_evidence=bool(message.late),
+                    is_answer=is_answer(message),
                 )
             )
+
+    def _add_withdrawn(self, message: Message) -> None:
+        origin = message.metadata.get("framework")
+        if isinstance(origin, dict):
+            name, digest = str(message.metadata.get("id") or ""), str(origin.get("digest") or "")
+            for call in message.tool_calls:
+                self.withdrawn_calls[call.id] = (name, digest, call.provider_id or call.id)
+        if len(message.tool_results) != 1 or not is_of_run(message):
+            return
+        if call_of := self.withdrawn_calls.get(message.tool_results[0].tool_call_id):
+            self.withdrawn_results[call_of] = message.seq
 
 
 class _Comparison(NamedTuple):
@@ -251,6 +271,7 @@ class Shadow:
         whole: bool = False,
         point: str = "",
         tells_lost: bool = False,
+        reopened: Set[str] = frozenset(),
     ) -> ShadowOutcome:
         """Make the conversation of the session that of the framework.
 
@@ -260,10 +281,11 @@ class Shadow:
         shares no message with the session replaces all; with `continues`, it goes on from the end. With `whole`, the list
         begins with the first message of the conversation: nothing is missing at its front. A list of a `point` that is not
         after the one of lead() is ignored. With `tells_lost`, messages that are withdrawn may be of a run that the
-        framework has lost: models are told which tools have run in it, in a message of the system before what is new."""
+        framework has lost: models are told which tools have run in it, in a message of the system before what is new.
+        `reopened` are calls that may run now, although they have results: these are withdrawn."""
 
         def compare(known: Sequence[_Known]) -> _Comparison:
-            return _compare(known, messages, exact=exact, continues=continues, whole=whole)
+            return _compare(known, messages, exact=exact, continues=continues, whole=whole, reopened=reopened)
 
         with self._lock:
             if point and point <= self._attention.point:
@@ -362,6 +384,24 @@ class Shadow:
         """The ids of the framework's messages that are in the conversation. It is not copied: it grows later."""
         with self._lock:
             return self._load().names
+
+    def has_other_result(self, call: str) -> bool:
+        """Whether the newest result of a call, the id of the provider, is not what its tool returned."""
+        with self._lock:
+            results = (each for each in reversed(self._load().known) if call in each.answers)
+            return (newest := next(results, None)) is not None and not newest.is_answer
+
+    def find_withdrawn_result(self, call: str) -> Message | None:
+        """What came of a run of this call, the id of the provider, if its message was recorded before and withdrawn: the
+        framework left the branch, and has come back to it."""
+        with self._lock:
+            if not self._transcript.withdrawn_results:
+                return None
+            transcript = self._load()
+            made = next((each for each in reversed(transcript.known) if call in each.calls), None)
+            seq = None if made is None else transcript.withdrawn_results.get((made.id, made.digest, call))
+        found = None if seq is None else next(iter(self.session.messages(before=seq + 1, limit=1)), None)
+        return found if found is not None and not found.erased else None
 
     def shows_original(self, message: Message) -> bool:
         """Whether a pack shows this message as it was recorded: then the framework's own object can be shown."""
@@ -468,7 +508,13 @@ def mark_message(message: ShadowMessage) -> dict[str, Any]:
 
 
 def _compare(
-    known: Sequence[_Known], messages: Sequence[ShadowMessage], *, exact: bool, continues: bool, whole: bool
+    known: Sequence[_Known],
+    messages: Sequence[ShadowMessage],
+    *,
+    exact: bool,
+    continues: bool,
+    whole: bool,
+    reopened: Set[str] = frozenset(),
 ) -> _Comparison:
     """Compare a list with the conversation. Both are walked once from the first message that they share."""
     places = {each.id: place for place, each in enumerate(known) if each.id}
@@ -481,6 +527,7 @@ def _compare(
     front = messages[:start]
     dropped = any(each.id for each in known[:place])
     stale = _find_stale(known, messages)
+    stale |= {each.seq for each in known if not reopened.isdisjoint(each.answers)}
     listed = {each.id for each in messages}
     at, number = place, start
     passed: set[str] = set()  # calls of the current group whose results were recorded beside the list, in any order

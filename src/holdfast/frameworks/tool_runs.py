@@ -16,6 +16,7 @@ from typing import Any, Literal
 import holdfast
 from holdfast.errors import CallNotFound, HoldfastError, OutcomeUnknown
 from holdfast.flows.sessions.tools import describe_error
+from holdfast.frameworks.lost_runs import mark_outcome
 from holdfast.model.frames.frames import StartedCall
 
 UnknownOutcome = Literal["raise", "tell", "repeat"]
@@ -145,7 +146,7 @@ class ToolRuns:
         if self._unknown != "tell":
             return None
         text = describe_unknown(error)
-        self._session.result(error.call, text, is_error=True)
+        self._session.result(error.call, text, is_error=True, metadata=mark_outcome("unknown", error.key))
         return text
 
 

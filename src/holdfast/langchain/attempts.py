@@ -2,7 +2,8 @@
 
 Laws: a tool that was interrupted by a crash is not run again, unless the program says that it may. A tool that raised, or
 that waits for a person, is run again when LangChain says so: that is known of the attempt. A call that has a result is not
-run again: its result is returned. What a result does not say, such as a change of the state, is stored before it, and is
+run again: its result is returned; also if the thread left the branch with the call, and came back to it. What a result does
+not say, such as a change of the state, is stored before it, and is
 built again by the rules of LangGraph's strict serializer; what that one does not build as it was is not guessed.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp
@@ -20,12 +22,13 @@ import holdfast
 from holdfast.conversion import to_json
 from holdfast.errors import CallAnswered, EntryConflict, OutcomeUnknown
 from holdfast.flows.sessions.tools import describe_error
-from holdfast.frameworks.lost_runs import mark_not_run, mark_unknown
+from holdfast.frameworks.lost_runs import Outcome, is_answer, mark_outcome, read_outcome
 from holdfast.frameworks.shadows import RESULT_DIGEST
 from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome, describe_unknown
 from holdfast.langgraph.deflation import pack_bytes, unpack_bytes
 from holdfast.langgraph.messages import to_shadow
-from holdfast.model.content import Body, Part, text_of
+from holdfast.model.content import Body, Part, ToolResult, text_of
+from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
 from holdfast.types import shorten_name
 
@@ -60,8 +63,11 @@ class ToolAttempts:
         self._runs = ToolRuns(session, unknown=unknown, repeatable=repeatable)
         self._again = ToolRuns(session, unknown="repeat")
 
-    def start(self, call: Mapping[str, Any]) -> ToolRun | Answer:
-        """Store that a tool starts; or return what is to be returned in its place."""
+    def start(self, call: Mapping[str, Any], earlier: Message | None = None) -> ToolRun | Answer:
+        """Store that a tool starts; or return what is to be returned in its place. `earlier` is the result that the same
+        call had before its reply was withdrawn."""
+        if earlier is not None and (taken := self._take_over(call, earlier)) is not None:
+            return taken
         call_id, name = recorded_id(call), str(call["name"])
         try:
             run = self._runs.start(call_id, name)
@@ -80,6 +86,27 @@ class ToolAttempts:
         if run.started is None:
             return self._find_result(call) or run
         return run
+
+    def _take_over(self, call: Mapping[str, Any], earlier: Message) -> ToolRun | Answer | None:
+        """What is known of a call that was recorded again. None if it may run."""
+        again = (each for each in self._session.open_calls() if (each.provider_id or each.id) == recorded_id(call))
+        waiting = next(again, None)
+        if waiting is None or waiting.attempts:
+            return None
+        if is_answer(earlier):
+            answer = self._read_answer(call, earlier, *earlier.tool_results)
+            if answer is not None:
+                self._keep(waiting.id, answer)
+                self._record(waiting.id, call, answer)
+            return answer
+        outcome, key = read_outcome(earlier)
+        if outcome == "unknown" and not self._may_repeat(call):
+            error = OutcomeUnknown(call=waiting.id, name=waiting.name, key=key, attempts=1)
+            if (text := self._runs.tells(error)) is None:
+                raise error
+            return ToolMessage(text, tool_call_id=call["id"], name=str(call["name"]), status="error")
+        started = self._session.start_call(waiting.id)  # another attempt of the same call: under its key
+        return ToolRun(self._session, msgspec.structs.replace(started, key=key))
 
     def note_edit(self, run: ToolRun, call: Mapping[str, Any]) -> None:
         """Store the arguments that a tool runs with, if they are not those of the model."""
@@ -134,22 +161,27 @@ class ToolAttempts:
         body = {"outcome": "interrupted"} if waits else {"outcome": "raised", "error": describe_error(error)}
         self._append(_KIND, _key(run.started.call, run.started.attempt), body)
 
-    def close(self, call: OpenCall) -> None:
-        """Give a result to a call that the conversation goes on without: the model is told what is known of it."""
+    def close(self, call: OpenCall, earlier: Message | None = None) -> None:
+        """Give a result to a call that the conversation goes on without: the model is told what is known of it. `earlier`
+        is the result that it had before its reply was withdrawn."""
+        if earlier is not None and not call.attempts:
+            (result,) = earlier.tool_results
+            known = self._read_text(result)
+            self._session.result(call, known, is_error=result.is_error, metadata={**earlier.metadata})
+            return
         entry = self._session.entries.get(_key(call.id, call.attempts)) if call.attempts else None
         body = entry.body if entry is not None and isinstance(entry.body, dict) else {}
-        metadata: dict[str, Any] = {}
+        outcome: Outcome
         if not call.attempts:
-            text, metadata = self._describe_unstarted(call), mark_not_run()
+            text, outcome = self._describe_unstarted(call), "not run"
         elif entry is None:
             error = OutcomeUnknown(call=call.id, name=call.name, key=call.key, attempts=call.attempts)
-            text, metadata = describe_unknown(error), mark_unknown(call.key)
+            text, outcome = describe_unknown(error), "unknown"
         elif body.get("outcome") == "raised":
-            text = f"Error: {body.get('error')}"
+            text, outcome = f"Error: {body.get('error')}", "raised"
         else:
-            text = "Error: this call was interrupted, to wait for an answer, and was not completed."
-            metadata = mark_not_run()
-        self._session.result(call, text, is_error=True, metadata=metadata)
+            text, outcome = "Error: this call was interrupted, to wait for an answer, and was not completed.", "waits"
+        self._session.result(call, text, is_error=True, metadata=mark_outcome(outcome, call.key))
 
     def _describe_unstarted(self, call: OpenCall) -> str:
         request = self._session.find_message(call.provider_id or call.id)
@@ -172,18 +204,28 @@ class ToolAttempts:
             for result in message.tool_results:
                 if result.tool_call_id not in made or message.withdrawn:
                     continue
-                if (kept := self._find_kept(result.tool_call_id)) is not None:
-                    return kept
-                if message.metadata.get(_COMMAND):  # how it changed the state of the agent is not known
-                    if self._repeats or call["name"] in self._repeatable:
-                        return None
-                    raise CallAnswered(session=self._session.scope.session, call=result.tool_call_id)
-                status: Literal["error", "success"] = "error" if result.is_error else "success"
-                text = "\n".join(self._read_text(part) for part in result.content)
-                return ToolMessage(text, tool_call_id=call["id"], name=str(call["name"]), status=status)
+                return self._read_answer(call, message, result)
         return None
 
-    def _read_text(self, part: Part) -> str:
+    def _read_answer(self, call: Mapping[str, Any], message: Message, result: ToolResult) -> Answer | None:
+        """What a tool returned, from its recorded result. None if it is not known, and the tool may run again."""
+        if (kept := self._find_kept(result.tool_call_id)) is not None:
+            return kept
+        if message.metadata.get(_COMMAND):  # how it changed the state of the agent is not known
+            if self._may_repeat(call):
+                return None
+            raise CallAnswered(session=self._session.scope.session, call=result.tool_call_id)
+        status: Literal["error", "success"] = "error" if result.is_error else "success"
+        text = self._read_text(result)
+        return ToolMessage(text, tool_call_id=call["id"], name=str(call["name"]), status=status)
+
+    def _may_repeat(self, call: Mapping[str, Any]) -> bool:
+        return self._repeats or call["name"] in self._repeatable
+
+    def _read_text(self, result: ToolResult) -> str:
+        return "\n".join(self._read_part(part) for part in result.content)
+
+    def _read_part(self, part: Part) -> str:
         return self._engine.blobs.read(part.ref).decode() if isinstance(part, Body) else text_of((part,))
 
 

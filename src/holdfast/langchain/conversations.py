@@ -18,7 +18,8 @@ import holdfast
 from holdfast.errors import CallAnswered, CallNotFound, Conflict, InvalidInput
 from holdfast.frameworks.shadows import RESULT_DIGEST, Shadow, ShadowMessage, mark_message
 from holdfast.frameworks.shown import ShownMessage, show_pack
-from holdfast.langchain.attempts import ToolAttempts, recorded_id
+from holdfast.frameworks.tool_runs import ToolRun
+from holdfast.langchain.attempts import Answer, ToolAttempts, recorded_id
 from holdfast.langgraph.messages import to_shadow, to_shadows
 from holdfast.model.sessions.messages import Message
 from holdfast.render.entries import arguments_object
@@ -94,6 +95,10 @@ class AgentConversation:
         with self._lock:
             self._reply = (shadow.id, shadow.digest)
 
+    def start_tool(self, call: Mapping[str, Any]) -> ToolRun | Answer:
+        """Store that a tool starts; or return what is to be returned in its place."""
+        return self.attempts.start(call, self._shadow.find_withdrawn_result(recorded_id(call)))
+
     def _waits_for(self, call: Mapping[str, Any]) -> bool:
         return any((each.provider_id or each.id) == recorded_id(call) for each in self.session.open_calls())
 
@@ -107,16 +112,27 @@ class AgentConversation:
         """Record the reply that made a call, as it is now, unless it is the last that was recorded: other middleware may
         change a reply, and a new process continues with that of an old one."""
         self._lead(point)
-        reply = next((each for each in reversed(messages) if _makes_call(each, call)), None)
+        made = (each for each in reversed(messages) if isinstance(each, AIMessage) and _makes_call(each, call))
+        reply = next(made, None)
         if reply is None:
             return
         shadow = to_shadow(reply)
         with self._lock:
-            if self._reply == (shadow.id, shadow.digest) and self._waits_for(call):
+            is_last = self._reply == (shadow.id, shadow.digest)
+            if is_last and self._waits_for(call):
                 return
             self._followed = None
-            self._shadow.follow(self._convert(messages), tells_lost=True)
+            shadows = self._convert(messages)
+            self._shadow.follow(shadows, tells_lost=True)
+            if not is_last and (reopened := self._find_reopened(reply, messages)):
+                self._shadow.follow(shadows, exact=True, tells_lost=True, reopened=reopened)
             self._reply = (shadow.id, shadow.digest)
+
+    def _find_reopened(self, reply: AIMessage, messages: Sequence[BaseMessage]) -> set[str]:
+        """The calls of a reply that a person refused, or that were left open, in a branch that the thread has left."""
+        answered = {recorded_id({"id": each.tool_call_id}) for each in messages if isinstance(each, ToolMessage)}
+        made = {recorded_id(call) for call in reply.tool_calls} - answered
+        return {call for call in made if self._shadow.has_other_result(call)}
 
     def _convert(self, messages: Sequence[BaseMessage]) -> list[ShadowMessage]:
         """The messages as the session records them. Those that have not changed are not converted again."""
@@ -152,9 +168,10 @@ class AgentConversation:
             return
         answered = {recorded_id({"id": each.tool_call_id}) for each in messages if isinstance(each, ToolMessage)}
         for call in open_calls:
-            if (call.provider_id or call.id) not in answered:
+            name = call.provider_id or call.id
+            if name not in answered:
                 with contextlib.suppress(CallAnswered, CallNotFound):  # another run on this thread was faster
-                    self.attempts.close(call)
+                    self.attempts.close(call, self._shadow.find_withdrawn_result(name))
 
 
 class _RequestBuilder:
@@ -260,8 +277,8 @@ def _is_tail(shown: ShownMessage) -> bool:
     return shown.text.startswith("<holdfast-context>")
 
 
-def _makes_call(message: BaseMessage, call: Mapping[str, Any]) -> bool:
-    return isinstance(message, AIMessage) and any(each["id"] == call["id"] for each in message.tool_calls)
+def _makes_call(reply: AIMessage, call: Mapping[str, Any]) -> bool:
+    return any(each["id"] == call["id"] for each in reply.tool_calls)
 
 
 def _build_system(system: SystemMessage | None, texts: Sequence[str]) -> SystemMessage | None:
@@ -276,4 +293,5 @@ def _build_system(system: SystemMessage | None, texts: Sequence[str]) -> SystemM
         return system
     if isinstance(system.content, str):
         return system.model_copy(update={"content": "\n\n".join([system.content, *added])})
-    return system.model_copy(update={"content": [*system.content, *({"type": "text", "text": text} for text in added)]})
+    blocks = [{"type": "text", "text": f"\n\n{text}"} for text in added]  # providers put nothing between blocks
+    return system.model_copy(update={"content": [*system.content, *blocks]})

@@ -210,7 +210,7 @@ class HoldfastMiddleware(AgentMiddleware[Any, Any, Any]):
         conversation = self._find_conversation(request.runtime.config)
         config = request.runtime.config
         conversation.ensure_reply(request.tool_call, _read_messages(request.state), point=_find_point(config))
-        run = conversation.attempts.start(request.tool_call)
+        run = conversation.start_tool(request.tool_call)
         if isinstance(run, ToolRun):
             conversation.attempts.note_edit(run, request.tool_call)
         return conversation, run

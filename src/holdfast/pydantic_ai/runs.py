@@ -29,7 +29,7 @@ from pydantic_ai.tools import ToolDefinition
 import holdfast
 from holdfast import codec
 from holdfast.errors import CallAnswered, CallsOpen, HoldfastError, OutcomeUnknown, VersionConflict
-from holdfast.frameworks.lost_runs import is_not_run, mark_not_run
+from holdfast.frameworks.lost_runs import mark_outcome, read_outcome
 from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
 from holdfast.frameworks.shown import show_pack
 from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome
@@ -169,7 +169,7 @@ class ConversationRun:
     def _close_calls(self) -> None:
         """Close calls that will not run any more: the framework goes on without them."""
         for call in self._list_open_calls():
-            self.session.result(call, _NOT_RUN, is_error=True, metadata=mark_not_run())
+            self.session.result(call, _NOT_RUN, is_error=True, metadata=mark_outcome("not run"))
 
     def _list_open_calls(self) -> list[OpenCall]:
         return [call for call in self.session.open_calls() if call.frame is None and not _is_running(call)]
@@ -300,7 +300,7 @@ class ConversationRun:
         answers = [each for each in results if any(result.tool_call_id in own for result in each.tool_results)]
         spans = self.session.activity(before=made.seq + 1, limit=1) if made is not None else ()
         is_started = not any(each.id in own and not each.key for each in spans)
-        if made is None or (is_started and not any(map(is_not_run, answers))):
+        if made is None or (is_started and all(read_outcome(each)[0] != "not run" for each in answers)):
             raise CallAnswered(session=self.session.scope.session, call=call)
         self.check_unknown()
         self.session.withdraw(after=made.seq - 1, reason="taken back by the framework", expect=version)

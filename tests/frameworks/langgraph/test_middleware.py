@@ -278,6 +278,7 @@ def test_a_dynamic_prompt_is_sent_and_the_original_blocks_stay(file_engine: hold
     assert model.sent[0][0].text.startswith("Be brief.")
     assert "No oaths." in model.sent[0][0].text
     assert model.sent[1][0].content[: len(blocks)] == blocks
+    assert model.sent[1][0].text.startswith("Be kind.\n\nThe user is ada.")  # providers join blocks without a space
     assert model.sent[1][0].text.count("Be kind.") == 1
     assert "No oaths." in model.sent[1][0].text
     assert "The user is ada." in model.sent[1][0].text

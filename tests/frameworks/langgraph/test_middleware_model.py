@@ -76,10 +76,10 @@ class Conversations(RuleBasedStateMachine):
         messages: list[BaseMessage] = values.get("messages", [])
         return messages
 
-    def _run(self, given: Any) -> None:
+    def _run(self, given: Any, config: Any = None) -> None:
         before = len(self.model.sent)
         try:
-            self.agent.invoke(given, self.config)
+            self.agent.invoke(given, config or self.config)
         except (PowerFailure, ValueError, OutcomeUnknown):
             pass
         for sent in self.model.sent[before:]:
@@ -121,6 +121,13 @@ class Conversations(RuleBasedStateMachine):
             self.plan = []
             self.agent.invoke(None, history[0].config)
             self._compare(self.model.sent[-1][:-1])
+
+    @rule(data=st.data())
+    def return_to_a_call(self, data: Any) -> None:
+        history = [each for each in self.agent.get_state_history(self.config) if each.next == ("tools",)]
+        if history:
+            self.plan = []
+            self._run(None, data.draw(st.sampled_from(history)).config)
 
     @rule()
     def remove_the_oldest(self) -> None:
