@@ -133,6 +133,16 @@ def test_conversations_of_one_application_are_sessions_of_their_own(
     assert [row.parent for row in rows] == ["", "", ""]
 
 
+@pytest.mark.parametrize("kind", [MessagesClient, ChatClient, ItemsClient])
+def test_a_model_without_known_prices_has_boundaries(kind: type[ModelClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    build = kind.build_request
+    monkeypatch.setattr(kind, "build_request", lambda client: {**build(client), "model": "a-model-of-my-own"})
+    harness = Harness(7, kind=kind)
+    for _ in range(30):
+        harness.step("take")
+    assert harness.boundaries
+
+
 def test_sub_agents_are_frames(store: str) -> None:
     harness = Harness(2, store=store)
     harness.step("take")
