@@ -19,12 +19,19 @@ from tests.gateway.upstreams.caches import CacheUse, MarkCache
 from tests.gateway.upstreams.prompts import PromptReader
 
 OUTPUT = 9
-PRICES = find_prices("claude-sonnet-4-5")
+MODELS = ("claude-sonnet-4-5", "claude-sonnet-4-6")
+"""They have the same prices."""
+PRICES = find_prices(MODELS[0])
 COURSES = ("take", "edit", "retry", "rewind", "switch", "compact", "restart", "fall", "lose", "fail", "cut", "late")
 
 
 class WordyClient(MessagesClient):
     """A client whose messages are so long that a provider caches them."""
+
+    model = MODELS[0]
+
+    def build_plain_request(self) -> dict[str, Any]:
+        return {**super().build_plain_request(), "model": self.model}
 
     def text(self, words: int = 60) -> str:
         return super().text(6 * words)
@@ -33,8 +40,10 @@ class WordyClient(MessagesClient):
 class Bills(Harness):
     """Prices each request twice: as the client wrote it, and as it left."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, DeskOptions(window=30_000), kind=WordyClient)
+    client: WordyClient
+
+    def __init__(self, seed: int, window: int | None = 30_000) -> None:
+        super().__init__(seed, DeskOptions(window=window), kind=WordyClient)
         self._reader = PromptReader()
         self._plain_cache, self._cache = MarkCache(), MarkCache()
         self._uses: dict[int, tuple[int, CacheUse, CacheUse]] = {}
@@ -53,7 +62,7 @@ class Bills(Harness):
 
     def use(self, prepared: PreparedRequest) -> None:
         plain, sent = (
-            cache.use("m", self._reader.read_message(json.loads(body)), 0.0)
+            cache.use(self.client.model, self._reader.read_message(json.loads(body)), 0.0)
             for cache, body in ((self._plain_cache, prepared.arrival.body), (self._cache, prepared.body))
         )
         self._uses[id(prepared)] = self.engine._context.clock.now_us(), plain, sent
@@ -89,3 +98,30 @@ def test_whatever_a_client_does_the_stated_cost_without_the_gateway_is_near_the_
     assert totals.cost == pytest.approx(bills.cost)
     lowest = 0.96 if course == "late" else 0.98
     assert lowest <= totals.plain_cost / bills.plain_cost <= 1.02
+
+
+@pytest.mark.parametrize("calls", [1, 2, 9])
+def test_a_provider_keeps_the_prompt_of_each_model(calls: int) -> None:
+    """A client takes another model for some calls, and goes back; the gateway is restarted now and then."""
+    bills = Bills(3)
+    for number in range(45):
+        bills.client.model = MODELS[number // calls % 2]
+        bills.step("take")
+        if number % 10 == 9:
+            bills.step("restart")
+    totals = sum_calls(call.figures for call in read_calls(bills.engine))
+    assert totals.boundaries
+    assert totals.cost == pytest.approx(bills.cost)
+    assert totals.plain_cost == pytest.approx(bills.plain_cost, rel=0.02)
+    assert totals.cost < 0.9 * totals.plain_cost
+
+
+def test_no_boundary_breaks_the_prompts_of_several_models() -> None:
+    bills = Bills(3, window=None)
+    for number in range(45):
+        bills.client.model = MODELS[number % 2]
+        bills.step("take")
+    assert bills.cost == bills.plain_cost
+    for _ in range(20):  # one of them is out of reach then
+        bills.step("take")
+    assert bills.cost < bills.plain_cost

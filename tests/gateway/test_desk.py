@@ -115,6 +115,34 @@ def test_a_fork_is_a_fork_of_the_session_and_an_epoch_a_reset(store: str) -> Non
     harness.engine.close()
 
 
+@pytest.mark.parametrize("kind", [MessagesClient, ChatClient])
+def test_conversations_of_one_application_are_sessions_of_their_own(
+    kind: type[ModelClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An application without ids has the same key and the same system prompt in each."""
+    monkeypatch.setattr(kind, "headers", (("authorization", "Bearer secret"),))
+    harness = Harness(5, kind=kind)
+    for number in range(3):
+        harness.client = kind(5)
+        harness.client.words = 1_000 * number
+        harness.client.compact()
+        harness.step("take")
+        harness.step("take")
+    rows = harness.engine.sessions()
+    assert len(rows) == 3
+    assert [row.parent for row in rows] == ["", "", ""]
+
+
+@pytest.mark.parametrize("kind", [MessagesClient, ChatClient, ItemsClient])
+def test_a_model_without_known_prices_has_boundaries(kind: type[ModelClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    build = kind.build_request
+    monkeypatch.setattr(kind, "build_request", lambda client: {**build(client), "model": "a-model-of-my-own"})
+    harness = Harness(7, kind=kind)
+    for _ in range(30):
+        harness.step("take")
+    assert harness.boundaries
+
+
 def test_sub_agents_are_frames(store: str) -> None:
     harness = Harness(2, store=store)
     harness.step("take")

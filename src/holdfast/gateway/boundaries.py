@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import holdfast
 from holdfast.errors import Conflict, HoldfastError
-from holdfast.gateway.lines import Line
+from holdfast.gateway.lines import HeadUse, Line
 from holdfast.gateway.model import ClientRequest, SentView
 from holdfast.gateway.options import DeskOptions
 from holdfast.gateway.own_reads import OwnReads
@@ -36,6 +36,8 @@ _GROWTH_SHARE = 50
 """The part of the window by which a conversation has grown before a boundary is looked for again, if that is less than
 GROWTH_STEP."""
 _BYTES_PER_TOKEN = 4
+_LOOK_BACK = 20
+"""The blocks before a cache mark, with its own, at which Anthropic looks for a prompt that it has."""
 _MAX_NOTES = 20
 
 
@@ -74,9 +76,20 @@ class Boundaries:
         """Whether the provider's cache still has the last prompt of this line, as far as one can tell."""
         if not line.is_measured:
             restore_measures(line)
+        replied_us = line.replied_us
+        if not has_same_head(line, request):  # a client may change the model or the tools, and back
+            use = line.heads.get(request.head)
+            replied_us = 0 if use is None or not is_in_reach(request, use) else use.replied_us
+        return self._is_recent(replied_us, request)
+
+    def _has_other_prompts(self, line: Line, request: ClientRequest) -> bool:
+        """Whether the cache has the conversation also with another head. A boundary would break both."""
+        others = (use for head, use in line.heads.items() if head != request.head and is_in_reach(request, use))
+        return any(self._is_recent(use.replied_us, request) for use in others)
+
+    def _is_recent(self, replied_us: int, request: ClientRequest) -> bool:
         ttl = request.ttl_s or find_request_prices(request).ttl_s
-        is_same = not line.head or line.head == request.head
-        return is_same and bool(line.replied_us) and self._now_us() - line.replied_us <= ttl * 1_000_000
+        return bool(replied_us) and self._now_us() - replied_us <= ttl * 1_000_000
 
     def is_pressed(self, line: Line, request: ClientRequest, known: int) -> bool:
         """Whether a request does not fit with the present view. Messages behind the first `known` ones are counted by
@@ -96,7 +109,7 @@ class Boundaries:
     def make_ahead(self, line: Line, request: ClientRequest) -> None:
         """After a reply: make the boundary that is due for the next request, if the conversation has grown."""
         step = min(GROWTH_STEP, self._find_window(line, request) // _GROWTH_SHARE)
-        if line.tokens - line.planned_tokens >= step:
+        if line.tokens - line.planned_tokens >= step and not self._has_other_prompts(line, request):
             line.planned_tokens = line.tokens
             self.make(line, request)
 
@@ -110,7 +123,7 @@ class Boundaries:
             window=self._find_window(line, request),
             prices=find_request_prices(request),
             policy=self._policy,
-            cold=line.head not in (b"", request.head),
+            cold=not has_same_head(line, request) and not self.is_warm(line, request),
         )
         if plan.empty or any(isinstance(op, Spool) for op in plan.ops) or not self._fits(line, request, plan):
             return False
@@ -149,6 +162,16 @@ class Boundaries:
             lines = [f"- {fact.key}: {fact.value}" for fact in facts]
             text = "\n".join(["Facts that the user stated before this summary was written:", *lines])
             line.session.entries.append(NOTES_KIND, _notes_key(read_changes(line)), text)
+
+
+def has_same_head(line: Line, request: ClientRequest) -> bool:
+    """Whether a request has the same before its messages as the last one of its line, as far as that is known."""
+    return line.head in (b"", request.head)
+
+
+def is_in_reach(request: ClientRequest, use: HeadUse) -> bool:
+    """Whether a provider finds the prompt of an earlier call with the same head: Anthropic looks back at so many blocks."""
+    return request.dialect != "anthropic" or request.count_pieces() - use.pieces < _LOOK_BACK
 
 
 def find_request_prices(request: ClientRequest) -> Prices:

@@ -19,7 +19,7 @@ from holdfast.gateway.dialects import cut_body, read_request
 from holdfast.gateway.edits import apply_view
 from holdfast.gateway.lineage import count_shared, find_match
 from holdfast.gateway.lines import Family, Line, Lines
-from holdfast.gateway.model import Arrival, ClientRequest, Outcome, PreparedRequest, SentView
+from holdfast.gateway.model import Arrival, ClientMessage, ClientRequest, Outcome, PreparedRequest, SentView
 from holdfast.gateway.options import DeskOptions
 from holdfast.gateway.own_reads import OwnReads, ReadingStep
 from holdfast.gateway.recorder import Recorder, Step, read_reply, record_use, refusal_key
@@ -217,6 +217,13 @@ def name_family(arrival: Arrival, request: ClientRequest) -> str:
         return shorten_name(f"{kind}-{request.family}")
     headers = dict(arrival.headers)
     secret = headers.get("authorization", "") + headers.get("x-api-key", "")
-    first = request.messages[0].digest if request.messages else b""
-    name = hashlib.sha256(secret.encode()).digest() + first + request.cache_key.encode()
+    opening = b"".join(message.digest for message in find_opening(request.messages))
+    name = hashlib.sha256(secret.encode()).digest() + opening + request.cache_key.encode()
     return f"{kind}-{hashlib.sha256(name).hexdigest()[:12]}"
+
+
+def find_opening(messages: Sequence[ClientMessage]) -> Sequence[ClientMessage]:
+    """The system messages that a list begins with, which all conversations of an application may share, and the first other
+    message."""
+    end = next((number for number, message in enumerate(messages, 1) if message.role != "system"), len(messages))
+    return messages[:end]

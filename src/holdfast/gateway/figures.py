@@ -44,6 +44,8 @@ class ExchangeFigures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     """Tokens that were not sent, in the provider's count."""
     counted: int = 0
     """Tokens of the messages as the client wrote them, in the engine's count."""
+    pieces: int = 0
+    """Of the client's list of messages."""
     view: int = 0
     """The seq of the boundary whose view was sent; 0 for none."""
     head: int = 0

@@ -35,6 +35,8 @@ _REMOVED_BYTES = 150
 """What a removed piece of a view takes, about."""
 BRANCHES = 1_000
 """The sessions of one family."""
+HEADS = 4
+"""The heads of a line whose last prompts are known."""
 FRAME_BUDGET = 1_000_000_000
 """The tokens of a sub-agent: a client has its own limits."""
 TRIES = 50
@@ -55,6 +57,16 @@ class RecordedPart(NamedTuple):
     tokens: int
     is_lost: bool = False
     """It could not be recorded as it is, so it stays in every request."""
+
+
+class HeadUse(NamedTuple):
+    """The last call of a line with what a request had before its messages: model, tools and system prompt."""
+
+    replied_us: int
+    pieces: int
+    """Of the client's list."""
+    prompt: PromptSize | None
+    """None if its size is not known."""
 
 
 class Line:
@@ -80,6 +92,9 @@ class Line:
         self.asked = 0
         """The messages of its last request in this process."""
         self.head = b""
+        """Of its last request."""
+        self.heads: dict[bytes, HeadUse] = {}
+        """The heads of its last calls, the newest last: a provider keeps a prompt for each."""
         self.head_tokens = 0
         """Before the messages, in the provider's count; 0 if not known yet."""
         self.scale = TokenScale()
@@ -121,6 +136,13 @@ class Line:
         if messages >= len(self.places):
             return self.tokens
         return self.tokens - sum(place.tokens for places in self.places[messages:] for place in places)
+
+    def note_head(self, head: bytes, use: HeadUse) -> None:
+        """Note a call with this head."""
+        self.heads.pop(head, None)
+        self.heads[head] = use
+        while len(self.heads) > HEADS:
+            del self.heads[next(iter(self.heads))]
 
     def add(self, message: Message) -> None:
         """Note a recorded message."""
@@ -284,6 +306,7 @@ def _read_back(read: Callable[..., list[Message]], version: int, count: int) -> 
 def _carry_over(before: Line, line: Line) -> None:
     """What is known of a line in memory beside its messages."""
     line.asked, line.head, line.head_tokens, line.scale = before.asked, before.head, before.head_tokens, before.scale
+    line.heads = before.heads
     line.is_measured, line.planned_tokens = before.is_measured, before.planned_tokens
     line.settled_view = before.settled_view
     line.last_prompt, line.is_left_alone = before.last_prompt, before.is_left_alone

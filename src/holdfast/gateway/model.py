@@ -80,6 +80,10 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The client's mark of the longest time in the messages, or behind them, as it is written; empty for none."""
     max_output: int = 0
 
+    def count_pieces(self) -> int:
+        """The pieces of all messages."""
+        return sum(len(message.pieces) for message in self.messages)
+
 
 class BodyEnd(NamedTuple):
     """The last messages of a request, in the client's bytes."""

@@ -22,7 +22,7 @@ from holdfast.gateway.dialects import digest_reply
 from holdfast.gateway.edits import has_own_mark
 from holdfast.gateway.figures import ExchangeFigures, PromptSize, TokenScale
 from holdfast.gateway.lineage import extend_chain
-from holdfast.gateway.lines import TRIES, Conversation, Family, Line, build_mark, is_marked
+from holdfast.gateway.lines import TRIES, Conversation, Family, HeadUse, Line, build_mark, is_marked
 from holdfast.gateway.model import BodyEnd, ClientRequest, Outcome, SentView
 from holdfast.gateway.options import DeskOptions
 from holdfast.gateway.statements import is_statement
@@ -115,10 +115,13 @@ class Recorder:
             line.settled_view = view_at
         sent = bill_reply(reply, outcome)
         plain, saved, counted = sent, 0, step.counted + step.saved
+        pieces = step.request.count_pieces()
         if sent is not None:
             if outcome.rounds == 1:  # the usage of more rounds counts the same messages several times
                 line.scale.add(sent.tokens, step.counted)
-            before, taken = line.last_prompt, 0 if outcome.was_resent else step.saved
+            use = line.heads.get(step.request.head)
+            before = line.last_prompt if use is None or use.prompt is None else use.prompt
+            taken = 0 if outcome.was_resent else step.saved
             is_boundary = view_at not in (0, 0 if before is None else before.view)
             factor = line.scale.factor
             size = call_figures.measure_prompt(
@@ -136,8 +139,9 @@ class Recorder:
             )
             saved = size.plain - sent.tokens
             if outcome.rounds == 1:
-                line.last_prompt = msgspec.structs.replace(size, cached=sent.read + sent.written, view=view_at)
+                before = line.last_prompt = msgspec.structs.replace(size, cached=sent.read + sent.written, view=view_at)
                 line.head_tokens = max(0, sent.tokens - round(step.counted * line.scale.factor))
+            line.note_head(step.request.head, HeadUse(outcome.ended_us, pieces, before))
             line.sent_us, line.replied_us, line.is_fork = outcome.sent_us, outcome.ended_us, False
         found = ExchangeFigures(
             sent_us=outcome.sent_us,
@@ -150,6 +154,7 @@ class Recorder:
             plain=plain,
             saved=saved,
             counted=counted,
+            pieces=pieces,
             view=view_at,
             head=line.head_tokens,
             head_digest=step.request.head.hex(),
@@ -203,10 +208,11 @@ class Recorder:
 
 
 def restore_measures(line: Line) -> None:
-    """Set what the last call of a line said about sizes, and what it sent before the messages, from its entries: another
-    process made it."""
+    """Set what the last calls of a line said about sizes, and what they sent before the messages, from its entries: another
+    process made them."""
     line.is_measured = True
-    for entry in line.session.entries.list(kind=call_figures.ENTRY_KIND, limit=_FIGURES_READ):
+    uses: dict[bytes, HeadUse] = {}
+    for entry in line.session.entries.list(kind=call_figures.ENTRY_KIND, limit=_FIGURES_READ):  # the newest first
         try:
             found = msgspec.convert(entry.body, ExchangeFigures)
             head = bytes.fromhex(found.head_digest)
@@ -216,15 +222,19 @@ def restore_measures(line: Line) -> None:
             continue
         line.head = line.head or head
         if found.counted and found.sent is not None and found.plain is not None:
-            line.last_prompt = PromptSize(
+            prompt = PromptSize(
                 sent=found.sent.tokens,
                 plain=found.plain.tokens,
                 counted=found.counted,
                 cached=found.sent.read + found.sent.written,
                 view=found.view,
             )
-            line.scale, line.head_tokens, line.settled_view = TokenScale(found.factor), found.head, found.view
-            return
+            if not uses:
+                line.last_prompt = prompt
+                line.scale, line.head_tokens, line.settled_view = TokenScale(found.factor), found.head, found.view
+            uses.setdefault(head, HeadUse(found.ended_us, found.pieces, prompt))
+    for head, use in reversed(uses.items()):
+        line.note_head(head, use)
 
 
 def read_reply(outcome: Outcome) -> MessageDraft | None:

@@ -208,7 +208,7 @@ def check_prices(value: object) -> Prices:
         check_whole(f"prices.{name}", getattr(value, name), high=MAX_PRICE)
     check_whole("prices.ttl_s", value.ttl_s)
     check_whole("prices.window", value.window, low=2, high=limits.WINDOW_TOKENS)
-    check_whole("prices.max_output", value.max_output, low=1, high=value.window - 1)
+    check_whole("prices.max_output", value.max_output, high=value.window - 1)
     if not value.cache_read <= value.input <= value.cache_write:
         reason = (
             f"cache_read is {value.cache_read}, input {value.input} and cache_write {value.cache_write}:"
