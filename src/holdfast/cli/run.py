@@ -82,7 +82,7 @@ def _print_figures(settings: Settings, run_id: str, started_us: int) -> None:
         document = {"run": run_id, **totals.as_document(), "price_model": PRICE_MODEL}
         click.echo(json_text(document, ascii_only=True), err=True)
         return
-    for text in describe_run(totals):
+    for text in describe_run(totals, settings.display_address):
         _print_note(text)
 
 
