@@ -101,11 +101,16 @@ class Desktop:
         shutil.rmtree(f"{self.store}.blobs", ignore_errors=True)
         self.programs, self.window, self.through = programs, window, through
         self.has_login = False
+        self.has_command = True
         self.provider = FakeProvider(script)
 
     def log_in(self) -> None:
         """Log Codex in by ChatGPT, with tokens that nobody issued. It then compresses its requests."""
         self.has_login = True
+
+    def lose_command(self) -> None:
+        """Let the login shells of Codex not find the command `holdfast`, as where it is in a virtual environment."""
+        self.has_command = False
 
     def build_environment(self) -> dict[str, str]:
         codex = self.home / "codex"
@@ -144,7 +149,8 @@ class Desktop:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "holdfast").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m holdfast "$@"\n')
         (folder / "holdfast").chmod(0o755)
-        (self.home / ".profile").write_text('PATH="$HOME/.local/bin:$PATH"\n')
+        path = "$HOME/.local/bin:$PATH" if self.has_command else "/usr/bin:/bin"
+        (self.home / ".profile").write_text(f'PATH="{path}"\n')
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         if self.through:

@@ -292,6 +292,16 @@ def check_codex_read_back(lab: Laboratory) -> None:
     check_read_back(lab, lambda desk: desk.codex("Do the steps."), CODEX_WINDOW)
 
 
+def check_codex_tool(lab: Laboratory) -> None:
+    """Where its shells do not find the command, it reads by the tool of the gateway."""
+    script = scripts.ToolRead()
+    with lab.open(script, through=True, window=CODEX_WINDOW) as desk:
+        desk.lose_command()
+        result = desk.codex("Do the steps.")
+        assert (result.code, result.text) == (0, "Read again."), result
+        assert any(scripts.ORIGINAL.format(step=step) in script.result for step in range(40)), script.result
+
+
 def check_codex_kills(lab: Laboratory) -> None:
     check_kills(lab, 12, lambda desk: desk.codex("Do the steps."), CODEX_WINDOW)
 
@@ -313,6 +323,7 @@ CHECKS: dict[str, Callable[[Laboratory], None]] = {
     "Codex: a boundary in the middle": check_codex_boundary,
     "Codex: a login by ChatGPT, and boundaries": check_codex_login,
     "Codex: its shell reads back what left its view": check_codex_read_back,
+    "Codex: it reads back by a tool where its shells lack the command": check_codex_tool,
     "Codex: gateways that are killed": check_codex_kills,
 }
 

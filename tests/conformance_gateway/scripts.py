@@ -9,11 +9,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.gateway.read_back import READ_TOOL
 from tests.conformance_gateway.agents import list_messages
 from tests.gateway.upstreams import Ask, Reply, say
 from tests.gateway.upstreams.replies import CUSTOM
 
 COMMAND = re.compile(r"`(holdfast read [^`]+)`")
+HANDLE = re.compile(r"\[(h\d+_\d+)\]")
+READ_TAIL = ": lines "
+"""In what the gateway says of a reading."""
 STEP = re.compile(r"STEP-(\d+)\b")
 NOT_THE_USER = ("<system-reminder>", "Summary of earlier context", "<environment_context>")
 ORIGINAL = "the words of result {step} on line 77"
@@ -124,6 +128,29 @@ class ReadBack:
             if found:
                 self.command = found.removesuffix(" --lines 1-80") + " --lines -3"
                 return say("I read it again.", bash(ask.dialect, step, self.command))
+            if step > 40:
+                return say("There is no summary.")
+            return say("", bash(ask.dialect, step, print_lines(step)))
+
+
+class ToolRead:
+    """A model that works until it has the tool of the gateway, reads a result with it, and says what it got."""
+
+    def __init__(self) -> None:
+        self.result = ""
+        self._lock = threading.Lock()
+
+    def __call__(self, ask: Ask) -> Reply:
+        with self._lock:
+            step = count_steps(ask)
+            texts = read_results(ask)
+            mine = next((text for text in texts if READ_TAIL in text), "")
+            if mine:
+                self.result = mine
+                return say("Read again.")
+            handles = HANDLE.findall(json.dumps(list_messages(ask.request), ensure_ascii=False))
+            if handles and any(tool.get("name") == READ_TOOL for tool in ask.request["tools"]):
+                return say("I read it again.", (READ_TOOL, {"handle": handles[0], "first_line": 151}))
             if step > 40:
                 return say("There is no summary.")
             return say("", bash(ask.dialect, step, print_lines(step)))

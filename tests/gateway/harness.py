@@ -12,6 +12,7 @@ import msgspec
 import holdfast
 from holdfast.gateway.desk import Desk
 from holdfast.gateway.engines import open_engine
+from holdfast.gateway.lines import OPENING_BYTES
 from holdfast.gateway.model import Arrival, Outcome, PreparedRequest, SentView
 from holdfast.gateway.options import DeskOptions
 from tests.gateway.clients import SEALER, MessagesClient, ModelClient
@@ -188,6 +189,9 @@ def check_verbatim(sent: list[Any], own: list[Any], summary: str, shortened: Any
         found = next((n for n in range(at, len(elements)) if _is_same(element, elements[n], shortened)), None)
         assert found is not None, "an element that the client did not send"
         at = found + 1
+    opening = next((number for number, each in enumerate(own) if is_of_model(each)), len(own))
+    if len(json.dumps(own[:opening])) <= OPENING_BYTES:
+        assert sent[:opening] == own[:opening], "what stands before the first reply stays"
     last = find_last_reply(own)
     assert sent[len(sent) - (len(own) - last) :] == own[last:], "the last reply and what follows stay"
 

@@ -21,7 +21,7 @@ from holdfast.gateway.statistics import read_calls
 from tests.gateway.agents import MessagesAgent
 from tests.gateway.loops import LOOPS, MODELS, Loop, Tap, build_tools, run_tool, write_script
 from tests.gateway.processes import GatewayProcess, GatewayTask, Nursery
-from tests.gateway.upstreams import FakeProvider, say
+from tests.gateway.upstreams import Ask, FakeProvider, Reply, say
 
 WINDOW = 10_000
 
@@ -196,6 +196,47 @@ def test_what_is_no_conversation_passes_through(nursery: Nursery, tmp_path: Path
             with pytest.raises(anthropic.NotFoundError):
                 client.get("/v1/nothing", cast_to=object)
         assert provider.refusals == ["Not found"]
+
+
+@anthropic.beta_tool
+def print_log(service: str) -> str:
+    """Print the log of a service."""
+    return "\n".join(f"{service} says something of some length in line {line}." for line in range(150))
+
+
+def look_at_logs(ask: Ask) -> Reply:
+    return say("Done.") if ask.turn == 12 else say(f"Step {ask.turn}.", ("print_log", {"service": f"svc{ask.turn}"}))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_the_tool_runner_works_with_and_without_a_thread_at_the_provider(
+    nursery: Nursery, tmp_path: Path, *, stream: bool, keeps: bool
+) -> None:
+    """It lets the provider keep its conversation, unless it is told not to. What the provider keeps is passed on as it is:
+    later requests have no tools and no messages that could be changed."""
+    with FakeProvider(look_at_logs) as provider, open_gateway(nursery, provider, tmp_path / "g.db", 6_000) as gateway:
+        line = {"x-fake-line": "runner"}
+        client = anthropic.Anthropic(base_url=gateway.url, api_key="none", max_retries=0, default_headers=line)
+        asked: Any = {"role": "user", "content": "Look at all logs."}
+        off: Any = {} if keeps else {"thread": False}
+        runner = client.beta.messages.tool_runner(
+            model=MODELS["anthropic"],
+            max_tokens=1_000,
+            tools=[print_log],
+            messages=[asked],
+            cache_control={"type": "ephemeral"},
+            stream=stream,
+            **off,
+        )
+        last = runner.until_done()
+        client.close()
+    assert last.content[0].text == "Done."
+    assert provider.refusals == []
+    assert len(provider.calls) == 13
+    texts = [call.body.decode() for call in provider.calls]
+    assert all(('"thread":' in text) is keeps for text in texts)
+    assert any("Summary of earlier context" in text or "holdfast_read" in text for text in texts) is not keeps
 
 
 def test_many_clients_at_once_stay_apart(nursery: Nursery, tmp_path: Path) -> None:

@@ -416,6 +416,13 @@ def test_other_clients_name_a_conversation_in_several_places() -> None:
         ("anthropic", {"tools": []}, "no tools"),
         ("anthropic", {"max_tokens": 0}, "asks for no output"),
         ("anthropic", {"messages": []}, "no messages"),
+        ("anthropic", {"thread": {"type": "create"}}, "has its conversation at the provider"),
+        (
+            "anthropic",
+            {"thread": {"type": "continue", "previous_message_id": "m"}},
+            "has its conversation at the provider",
+        ),
+        ("anthropic", {"thread": None}, ""),
         ("chat", {"n": 2}, "asks for several replies"),
         ("chat", {"tools": None}, "no tools"),
         ("chat", {"tools": [], "functions": [{"name": "f"}]}, ""),

@@ -26,7 +26,9 @@ from holdfast.gateway.agents import (
     extend_no_proxy,
     find_kind,
     find_providers,
+    has_holdfast_in_login_shell,
 )
+from holdfast.gateway.run import RunOptions, choose_read_back
 from tests.gateway.run_processes import end_with_tests, find_gateways
 from tests.gateway.upstreams import Ask, FakeProvider, Reply, say
 
@@ -92,6 +94,33 @@ def test_requests_leave_for_the_provider_that_the_command_would_use(tmp_path: Pa
     assert find_providers("codex", str(login), {**own, "CODEX_API_KEY": "k"}) == ("http://a", None)
     (tmp_path / "config.toml").write_text('openai_base_url = "http://mine/v1"\n')
     assert find_providers("codex", str(login), own) == ("http://a", "http://mine/v1")
+
+
+def write_profile(home: Path, path: str) -> dict[str, str]:
+    """The variables of a user whose login shells set PATH."""
+    for name in (".profile", ".bash_profile", ".zprofile"):
+        (home / name).write_text(f'PATH="{path}"; export PATH\n')
+    return {**os.environ, "HOME": str(home), "ZDOTDIR": str(home)}
+
+
+def test_codex_reads_by_a_tool_where_its_login_shells_do_not_find_the_command(tmp_path: Path) -> None:
+    tools, options = tmp_path / "bin", RunOptions(command=("codex",), store="s", gateway_args=("--window=9000",))
+    tools.mkdir()
+    (tools / "holdfast").write_text("#!/bin/sh\n")
+    (tools / "holdfast").chmod(0o755)
+    kept, lost = tmp_path / "kept", tmp_path / "lost"
+    kept.mkdir()
+    lost.mkdir()
+    environ = write_profile(lost, "/nowhere")
+    assert not has_holdfast_in_login_shell({**environ, "PATH": f"{tools}:{environ['PATH']}"})
+    chosen = choose_read_back(options, "codex", environ, str(tools))
+    assert chosen.gateway_args == ("--window=9000", "--read-back=tool")
+    assert choose_read_back(options, "claude", environ, str(tools)) == options, "its shells have PATH as it is"
+    own = RunOptions(command=("codex",), store="s", gateway_args=("--read-back=none",))
+    assert choose_read_back(own, "codex", environ, str(tools)) == own
+    environ = write_profile(kept, f"{tools}:$PATH")
+    assert has_holdfast_in_login_shell(environ)
+    assert choose_read_back(options, "codex", environ, None) == options
 
 
 # Processes

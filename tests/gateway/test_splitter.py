@@ -355,6 +355,7 @@ def test_the_tool_stands_behind_those_of_the_client(dialect: Dialect) -> None:
     assert add_tool(dialect, added) == []
     text: dict[str, Any] = {KINDS[dialect]: "text"}
     others: list[dict[str, Any]] = [{"tools": []}, {"tools": None}, text, {"n": 2}, {"previous_response_id": "r"}]
+    others.append({"thread": {"type": "create"}})
     for fields in others:
         other = json.dumps({**first, **fields}).encode()
         assert add_tool(dialect, other) == []

@@ -263,7 +263,7 @@ def test_the_figures_say_what_they_leave_out(tmp_path: Path, capsys: pytest.Capt
     assert "a-model-of-my-own (1)" in out
     assert "1 call whose usage the provider did not report" in out
     assert main(["stats", "--gateway", "--file", file, "--since", "2100-01-01"]) == 0
-    assert "No gateway has recorded a call here." in capsys.readouterr().out
+    assert "No gateway has recorded a call here since then." in capsys.readouterr().out
     assert main(["stats", "--file", file, "--since", "2026-01-01"]) == 2
     assert main(["--json", "stats", "--gateway", "--file", file]) == 0
     (row,) = json.loads(capsys.readouterr().out)["sessions"]
@@ -275,5 +275,13 @@ def test_without_any_price_no_sum_of_money_is_shown() -> None:
     from holdfast.cli.gateway_figures import NO_CALLS, describe_run
 
     totals = CallTotals(calls=1, sent=10, unpriced={"x": 1})
-    assert not any("$" in text for text in describe_run(totals))
-    assert describe_run(CallTotals()) == [NO_CALLS]
+    assert not any("$" in text for text in describe_run(totals, "g.db"))
+    assert describe_run(CallTotals(), "g.db") == [NO_CALLS]
+
+
+def test_a_refusal_names_the_command_that_says_more() -> None:
+    """Without an option, `holdfast doctor` looks at the file of an agent, not at the store of the gateway."""
+    from holdfast.cli.gateway_figures import describe_run
+
+    line, *_ = describe_run(CallTotals(calls=2, refusals=1), "/data of mine/g.db")
+    assert "1 refusal (see `holdfast doctor --file '/data of mine/g.db'`)" in line

@@ -27,6 +27,7 @@ from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.text.extract.summary import extract_summary
 from holdfast.text.extract.transcript import (
     CALL_PREFIX,
+    CLIENT_SPEAKER,
     EARLIER_SPEAKER,
     OMISSION_MARK,
     PREAMBLE,
@@ -102,6 +103,7 @@ texts = st.one_of(
                 "```",
                 "|",
                 "<b>",
+                "<system-reminder>Be quick.</system-reminder>",
                 "I'll go on",
             ]
         ),
@@ -142,7 +144,7 @@ summaries = st.one_of(
 conversations = st.lists(plain_units | groups() | summaries, max_size=8)
 
 
-HEADS = (*(f"{speaker}:" for speaker in (*SPEAKERS.values(), EARLIER_SPEAKER)), CALL_PREFIX)
+HEADS = (*(f"{speaker}:" for speaker in (*SPEAKERS.values(), EARLIER_SPEAKER, CLIENT_SPEAKER)), CALL_PREFIX)
 
 
 def rows(text: str) -> list[str]:
@@ -614,3 +616,27 @@ def test_the_seed_of_hashes_changes_nothing() -> None:
     }
     assert len(texts) == 1
     assert b"a_100" in texts.pop()
+
+
+def test_what_a_client_wrote_is_not_said_by_its_user_and_comes_last() -> None:
+    """The task of a user is not lost behind what their client writes into the same message."""
+    rules = "<system-reminder>\nYou can use these skills.\n" + "- skill: does something.\n" * 60 + "</system-reminder>"
+    task = "Fix the rounding in billing/invoices.py. Do not touch the tests."
+    nag = "The task tools have not been used recently."
+    items = [
+        said("user", rules, f"{task}\n{rules}\nThe port stays 8080."),
+        said("assistant", "I begin with the tests of the rounding."),
+        said("user", f"<system-reminder>\n{nag}\n</system-reminder>"),
+        said("assistant", "The cause is a float."),
+    ]
+    short = rows(extract_summary(items, 90, count))
+    assert f"User: {task} … The port stays 8080." in short
+    assert not any(row.startswith("User:") and ("skill" in row or nag in row) for row in short)
+    whole = extract_summary(items, AMPLE, count)
+    assert f"Client: {nag}" in rows(whole)
+    assert f"Client: {nag}" in rows(extract_summary([summary(whole), said("user", "And?")], AMPLE, count))
+
+
+@pytest.mark.parametrize("text", ["<system-reminder>Be quick.", "<div>Be quick.</div>", "</system-reminder>", "a < b"])
+def test_what_is_no_whole_block_of_a_client_is_said_by_the_user(text: str) -> None:
+    assert rows(extract_summary([said("user", text)], AMPLE, count)) == [f"User: {text}"]

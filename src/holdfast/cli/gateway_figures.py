@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import StyledText, TableColumn, escape, format_count, print_json, print_line, print_table
@@ -42,9 +43,9 @@ def show_gateway_stats(settings: Settings, since_us: int, top: int) -> None:
         return
     print_line(StyledText(escape(settings.display_address), "bold"))
     if not sessions:
-        print_line("No gateway has recorded a call here.")
+        print_line(f"No gateway has recorded a call here{' since then' if since_us else ''}.")
         return
-    _print_totals(totals)
+    _print_totals(totals, settings.display_address)
     _print_sessions(sessions, top)
 
 
@@ -57,7 +58,7 @@ def _sum_by_session(calls: Any) -> dict[str, CallTotals]:
     return sessions
 
 
-def _print_totals(totals: CallTotals) -> None:
+def _print_totals(totals: CallTotals, store: str) -> None:
     from holdfast.gateway.statistics import PRICE_MODEL  # noqa: PLC0415 - only for this
 
     lines = [
@@ -73,7 +74,9 @@ def _print_totals(totals: CallTotals) -> None:
             ("without", format_picodollars(totals.plain_cost), f"{describe_change(totals)}"),
         ]
     if totals.refusals:
-        lines.append(("refusals", f"{totals.refusals:,}", "changed requests; `holdfast doctor` says of which sessions"))
+        lines.append(
+            ("refusals", f"{totals.refusals:,}", f"changed requests; {name_doctor(store)} says of which sessions")
+        )
     print_table(_FIGURE_COLUMNS, lines)
     for text in (*describe_gaps(totals), PRICE_MODEL if totals.has_prices else ""):
         if text:
@@ -126,15 +129,20 @@ def describe_change(totals: CallTotals) -> str:
     return "the same" if abs(change) < 0.0005 else f"{abs(change):.1%} {'less' if change < 0 else 'more'}"
 
 
-def describe_run(totals: CallTotals) -> list[str]:
-    """The lines at the end of a run."""
+def name_doctor(store: str) -> str:
+    """The command that names the conversations that are left alone: it does not find the gateway's store by itself."""
+    return f"`holdfast doctor --file {shlex.quote(store)}`"
+
+
+def describe_run(totals: CallTotals, store: str) -> list[str]:
+    """The lines at the end of a run on a store."""
     if not totals.calls + totals.side_calls + totals.failed:
         return [NO_CALLS]
     others = _list_others(totals)
     counts = [f"{format_count(totals.calls, 'call')}{f' ({others})' if others else ''}"]
     counts.append(format_count(totals.boundaries, "boundary", "boundaries"))
     if totals.refusals:
-        counts.append(f"{format_count(totals.refusals, 'refusal')} (see `holdfast doctor`)")
+        counts.append(f"{format_count(totals.refusals, 'refusal')} (see {name_doctor(store)})")
     tokens = f"{totals.sent:,} tokens sent, {totals.saved:,} not sent, {totals.cache_share:.0%} from the cache"
     money = ""
     if totals.has_prices:

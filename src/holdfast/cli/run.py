@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any
 
 import click
@@ -14,10 +13,6 @@ from holdfast.cli.gateway import choose_store, policy_choice_option, read_back_o
 from holdfast.cli.output import StyledText, escape, json_text, print_line
 from holdfast.cli.settings import Settings, gateway_options
 
-NOT_ON_PATH = (
-    "`holdfast` is not on PATH. Codex starts login shells, and those may not find it; install it with pipx or uv so that"
-    " models can read again what left their view."
-)
 _CLOCK_SLACK_US = 1_000_000
 
 
@@ -42,16 +37,16 @@ def run(settings: Settings, /, command: tuple[str, ...], quiet: bool, **options:
     The exit code is that of the command. Figures go to standard error at the end. The store is that of the gateway,
     unless --file names another.
     """
-    from holdfast.gateway.agents import ProviderUrls, find_kind  # noqa: PLC0415 - what does not need it loads less
+    from holdfast.gateway.agents import ProviderUrls  # noqa: PLC0415 - what does not need it loads less
     from holdfast.gateway.run import RunOptions, run_command  # noqa: PLC0415
 
     choose_store(settings)
-    if find_kind(command[0]) == "codex" and shutil.which("holdfast") is None:
-        _print_note(NOT_ON_PATH)
     if settings.path in ("memory:", ":memory:"):
         raise errors.InvalidUrl(url=settings.file, reason="a store in memory cannot be shared with the gateway")
     args = [f"--policy={options['policy']}"]
-    for name in ("window", "read_back", "user"):
+    if options["read_back"] != "auto":
+        args.append(f"--read-back={options['read_back']}")
+    for name in ("window", "user"):
         if options[name] is not None:
             args.append(f"--{name.replace('_', '-')}={options[name]}")
     done = run_command(
@@ -87,7 +82,7 @@ def _print_figures(settings: Settings, run_id: str, started_us: int) -> None:
         document = {"run": run_id, **totals.as_document(), "price_model": PRICE_MODEL}
         click.echo(json_text(document, ascii_only=True), err=True)
         return
-    for text in describe_run(totals):
+    for text in describe_run(totals, settings.display_address):
         _print_note(text)
 
 

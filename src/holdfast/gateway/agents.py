@@ -1,5 +1,5 @@
 """What a command needs so that its requests come to a gateway: variables, arguments, and its own provider. Pure, but for
-reading what Codex is configured to use.
+reading what Codex is configured to use, and what its shells find.
 
 Laws: nothing of the user's settings is changed: variables and arguments are those of one command. A request leaves for the
 provider that the command would have used by itself, so no credential goes anywhere else.
@@ -8,6 +8,7 @@ provider that the command would have used by itself, so no credential goes anywh
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ OUTER_VARIABLE = "HOLDFAST_RUN_URL"
 """Where a command finds the gateway of the run that it is part of."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STATUS_S = 10
+_SHELL_S = 10
+"""What a login shell may take to begin."""
 
 
 class ProviderUrls(NamedTuple):
@@ -81,6 +84,26 @@ def has_chatgpt_login(program: str, environ: Mapping[str, str]) -> bool:
     return done.returncode == 0 and b"ChatGPT" in done.stdout + done.stderr
 
 
+def has_holdfast_in_login_shell(environ: Mapping[str, str]) -> bool:
+    """Whether a login shell of the user finds the command `holdfast`: such shells may set PATH anew."""
+    try:
+        shell = pwd.getpwuid(os.getuid()).pw_shell
+    except KeyError:
+        shell = ""
+    try:
+        done = subprocess.run(
+            [shell or "/bin/sh", "-lc", "command -v holdfast"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SHELL_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
 def build_command(kind: AgentKind, command: Sequence[str], url: str) -> list[str]:
     """The command with the arguments that its agent needs before the user's own."""
     program, *rest = command
@@ -103,9 +126,14 @@ def build_environment(
     if tenant is not None:
         found["HOLDFAST_TENANT"] = tenant
     if tools is not None:
-        path = environ.get("PATH", os.defpath)
-        found["PATH"] = f"{tools}{os.pathsep}{path}" if path else tools
+        found["PATH"] = extend_path(environ, tools)
     return found
+
+
+def extend_path(environ: Mapping[str, str], tools: str) -> str:
+    """PATH with one more folder, which stands first."""
+    path = environ.get("PATH", os.defpath)
+    return f"{tools}{os.pathsep}{path}" if path else tools
 
 
 def extend_no_proxy(value: str) -> str:

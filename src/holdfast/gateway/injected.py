@@ -50,7 +50,7 @@ _TOOLS: dict[Dialect, bytes] = {
     ),
 }
 _ARRAYS: dict[Dialect, str] = {"anthropic": "messages", "chat": "messages", "responses": "input"}
-_STATEFUL = ("previous_response_id", "conversation", "background")
+_STATEFUL = ("previous_response_id", "conversation", "background", "thread")
 """Fields of requests whose history is at the provider, or whose reply comes later: nobody else can continue these."""
 
 

@@ -21,7 +21,7 @@ from holdfast.flows.sessions.messages import build_drafts, record_drafts
 from holdfast.gateway.dialects import build_drafts as build_client_drafts
 from holdfast.gateway.figures import PromptSize, TokenScale
 from holdfast.gateway.lineage import Match, Node, count_shared, find_match
-from holdfast.gateway.model import BodyEnd, ClientRequest, Draft, SentView
+from holdfast.gateway.model import BodyEnd, ClientMessage, ClientRequest, Draft, SentView
 from holdfast.model import limits
 from holdfast.model.sessions.messages import Message, MessageDraft
 
@@ -41,6 +41,8 @@ FRAME_BUDGET = 1_000_000_000
 """The tokens of a sub-agent: a client has its own limits."""
 TRIES = 50
 """How often a record is tried again when other processes write to the same session."""
+OPENING_BYTES = 64_000
+"""What stands before the first reply stays in every request, up to so many bytes."""
 _PAGE = 1_000
 _BATCH = limits.BATCH_MESSAGES // 2
 _GOAL_CHARS = 200
@@ -506,21 +508,34 @@ class Lines:
             # another process went on with it, or withdrew some of it
             raise VersionConflict(stream=line.name, expected=known, actual=len(line.nodes))
         drafts: list[MessageDraft] = []
+        opening = count_opening(request.messages)
         for index in range(known, len(request.messages)):
-            drafts += self._build_drafts(line, request, part, index, chain[index])
+            drafts += self._build_drafts(line, request, part, index, chain[index], opening)
         for start in range(0, len(drafts), _BATCH):
             record_as_found(line.conversation, drafts[start : start + _BATCH], expect=family.version_of(line))
             family.read(line.session)
         return known
 
     def _build_drafts(
-        self, line: Line, request: ClientRequest, part: BodyEnd, index: int, name: bytes
+        self, line: Line, request: ClientRequest, part: BodyEnd, index: int, name: bytes, opening: int
     ) -> Iterable[MessageDraft]:
         message = request.messages[index]
         calls = [piece.call for piece in message.pieces if piece.call]
+        is_critical = message.stays or index < opening
         for draft in build_client_drafts(request, part, index):
             mark = build_mark(line, name, message.role, calls, draft.pieces)
-            yield _read_draft(draft, mark, is_critical=message.stays)
+            yield _read_draft(draft, mark, is_critical=is_critical)
+
+
+def count_opening(messages: Sequence[ClientMessage]) -> int:
+    """How many messages are the opening of a conversation, which stays: those before the first reply, with the task and
+    what the client tells the model about it, as far as they are not too long."""
+    size = 0
+    for index, message in enumerate(messages):
+        size += 0 if message.role == "system" else message.at.end - message.at.start
+        if message.role == "assistant" or size > OPENING_BYTES:
+            return index
+    return len(messages)
 
 
 def build_mark(

@@ -33,9 +33,11 @@ from holdfast.gateway.agents import (
     ProviderUrls,
     build_command,
     build_environment,
+    extend_path,
     find_kind,
     find_outer,
     find_providers,
+    has_holdfast_in_login_shell,
 )
 from holdfast.gateway.service_link import LINK_VARIABLE, ServiceLink
 
@@ -94,8 +96,9 @@ def run_command(options: RunOptions, environ: Mapping[str, str] | None = None) -
         code = run_child(program, build_command(kind, options.command, outer), environ)
         return RunResult(code=code, run="", started_us=started_us)
     with contextlib.ExitStack() as stack:
-        gateway = stack.enter_context(GatewayChild(options, kind, program, environ))
         tools = stack.enter_context(find_tools(environ))
+        options = choose_read_back(options, kind, environ, tools)
+        gateway = stack.enter_context(GatewayChild(options, kind, program, environ))
         command = build_command(kind, options.command, gateway.url)
         variables = build_environment(environ, gateway.url, store=options.store, tenant=options.tenant, tools=tools)
         code = run_child(program, command, variables, keep=(gateway.lifeline,))
@@ -111,6 +114,17 @@ def find_program(name: str, environ: Mapping[str, str]) -> str:
         reason = f"there is no program {name!r}; check its name and PATH"
         raise errors.InvalidArgument(argument="command", reason=reason)
     return os.path.abspath(found)
+
+
+def choose_read_back(options: RunOptions, kind: AgentKind, environ: Mapping[str, str], tools: str | None) -> RunOptions:
+    """The options, with how the model reads. Codex starts login shells: where these do not find `holdfast`, the gateway
+    adds its tool, unless the user chose something else."""
+    if kind != "codex" or any(arg.startswith("--read-back=") for arg in options.gateway_args):
+        return options
+    shown = environ if tools is None else {**environ, "PATH": extend_path(environ, tools)}
+    if has_holdfast_in_login_shell(shown):
+        return options
+    return msgspec.structs.replace(options, gateway_args=(*options.gateway_args, "--read-back=tool"))
 
 
 @contextlib.contextmanager

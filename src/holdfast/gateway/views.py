@@ -86,7 +86,8 @@ def build_view(
         for at, text in _read_reductions(line, changes.reduced).items()
         if at not in removed and at[0] not in staying
     }
-    text = "\n\n".join(filter(None, (*map(reword, changes.texts), notes)))
+    earlier = _note_earlier(request.messages, {index for index, _ in removed})
+    text = "\n\n".join(filter(None, (*map(reword, changes.texts), notes, earlier)))
     indexes = [index for index, _ in (*removed, *replaced)]
     return SentView(
         summary=_encode(f"{SUMMARY_LABEL}{text}") if removed else b"",
@@ -94,6 +95,19 @@ def build_view(
         replaced=replaced,
         depth=max(indexes, default=-1) + 1,
     )
+
+
+def _note_earlier(messages: Sequence[ClientMessage], removed: set[int]) -> str:
+    """What to say of messages of the user that stay among removed ones: they stand behind the summary, which has what was
+    done for them."""
+    between = range(min(removed, default=0), max(removed, default=0))
+    asked = [messages[index] for index in between if index not in removed and messages[index].role == "user"]
+    count = sum(all(piece.kind != "result" for piece in message.pieces) for message in asked)
+    if not count:
+        return ""
+    which = "message of the user below, which is not a new request" if count == 1 else ""
+    which = which or f"{count} messages of the user below, which are not new requests"
+    return f"Some of this was done after the first {which}."
 
 
 def _find_last_reply(line: Line, before: int) -> int:

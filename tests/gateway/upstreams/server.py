@@ -48,6 +48,7 @@ from tests.gateway.upstreams.replies import (
 )
 from tests.gateway.upstreams.seals import Sealer
 from tests.gateway.upstreams.streams import stream_completion, stream_message, stream_response
+from tests.gateway.upstreams.threads import MessageThreads
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -105,6 +106,7 @@ class FakeProvider:
         self.rules = MessageRules(self.sealer)
         self.max_body, self.window = max_body, window
         self._response_rules = ResponseRules(self.sealer)
+        self._threads = MessageThreads()
         self._reader = PromptReader(tokens)
         self._marks = MarkCache(min_cached)
         self._prefixes: dict[int, PrefixCache] = {}
@@ -292,6 +294,7 @@ class FakeProvider:
             return _fail(dialect, fault)
         request = read_json(self.decode(exchange))
         try:
+            request = self._threads.expand(request) if dialect == "anthropic" else request
             items, blocks = self._read_request(dialect, exchange, request)
         except (TypeError, AttributeError, KeyError, ValueError, IndexError, RecursionError) as error:
             raise Refusal(f"Invalid request: {type(error).__name__}") from None
@@ -394,6 +397,7 @@ class FakeProvider:
                 whole = build_message(reply, names, self.sealer, model, usage)
                 if whole["content"] and whole["content"][0]["type"].endswith("thinking"):
                     self.rules.thoughtful.update(block["id"] for block in whole["content"] if "id" in block)
+                self._threads.remember(request, whole)
                 frames = stream_message(whole)
             case "chat":
                 whole = build_completion(reply, names, model, usage)

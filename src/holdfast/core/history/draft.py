@@ -52,6 +52,7 @@ from holdfast.model.history.views import HistoryItem, Summary
 from holdfast.model.names import Scope
 from holdfast.model.sessions.messages import Message, MessageGroup
 from holdfast.model.state import ViewState
+from holdfast.text.client_blocks import has_own_words
 
 Measure: TypeAlias = Callable[[int, int], int]
 """What the provider will count for so many tokens of the counter in so many messages."""
@@ -725,11 +726,11 @@ def _find_reply(item: HistoryItem) -> Message | None:
 
 
 def _find_question(items: Sequence[HistoryItem]) -> int:
-    """The group of the newest message of the user, unless a reply without calls has answered it; 0 for none. It stays
-    in view, where it is cached, however long its turn becomes."""
+    """The group of the newest message in the user's own words, unless a reply without calls has answered it; 0 for none.
+    It stays in view, where it is cached, however long its turn becomes."""
     for item in reversed(items):
         for message in reversed(item.messages) if isinstance(item, MessageGroup) else ():
-            if message.role == "user":
+            if message.role == "user" and has_own_words(message.text):
                 return item.seq
             if message.role == "assistant" and not message.tool_calls:
                 return 0

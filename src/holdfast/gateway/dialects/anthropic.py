@@ -71,7 +71,7 @@ def read_request(headers: Mapping[str, str], opened: OpenedBody) -> ClientReques
         identity=read_identity(headers, metadata),
         model=read_string(body, fields.get("model")),
         is_stream=read_flag(body, fields.get("stream")),
-        side=_find_side(tools.count, max_output, "max_tokens" in fields),
+        side=_find_side(body, fields, tools.count, max_output),
         head=(tools, system),
         marks=marks,
         last_mark=automatic,
@@ -79,8 +79,12 @@ def read_request(headers: Mapping[str, str], opened: OpenedBody) -> ClientReques
     )
 
 
-def _find_side(tools: int, max_output: int, has_limit: bool) -> str:
-    if not has_limit:
+def _find_side(body: bytes, fields: dict[str, Slice], tools: int, max_output: int) -> str:
+    if "thread" in fields and not body.startswith(b"null", fields["thread"].start):
+        return (
+            "has its conversation at the provider"  # also the first request: later ones send neither messages nor tools
+        )
+    if "max_tokens" not in fields:
         return "counts tokens"
     if not max_output:
         return "asks for no output"

@@ -22,6 +22,7 @@ import msgspec
 from holdfast.model.history.views import Summary
 from holdfast.model.sessions.messages import MessageGroup
 from holdfast.text.extract.transcript import (
+    CLIENT_SPEAKER,
     PREAMBLE,
     PREAMBLE_WITH_HANDLES,
     SHORT_REPLY_WORDS,
@@ -115,7 +116,8 @@ class _ExcerptSelection:
                 -math.pow(entry.calls, _REPETITION) * self._names.freshness(entry.at),
             ),
         )
-        users = [entry for entry in statements if entry.speaker != SPEAKERS["assistant"] and _is_informative(entry)]
+        others = (SPEAKERS["assistant"], CLIENT_SPEAKER)
+        users = [entry for entry in statements if entry.speaker not in others and _is_informative(entry)]
         if users:
             users.insert(0, users.pop())  # the first request comes first
         conclusions = [
@@ -268,7 +270,7 @@ def _head_of(entry: TranscriptEntry, fragments: Sequence[int]) -> str:
 def _word_worth(entry: TranscriptEntry) -> float:
     if entry.is_call:
         return 0.0
-    if entry.comments:
+    if entry.comments or entry.speaker == CLIENT_SPEAKER:
         return _COMMENT_WORD
     return _ASSISTANT_WORD if entry.speaker == SPEAKERS["assistant"] else _USER_WORD
 

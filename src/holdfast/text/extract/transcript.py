@@ -25,9 +25,12 @@ from holdfast.model.history.handles import piece_id
 from holdfast.model.history.plans import READS_BRACKETS
 from holdfast.model.history.views import Summary
 from holdfast.model.sessions.messages import Message, MessageGroup
+from holdfast.text.client_blocks import split_client_blocks
 
 SPEAKERS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 EARLIER_SPEAKER = "Earlier summary"
+CLIENT_SPEAKER = "Client"
+"""What the client of a user wrote into their message."""
 CALL_PREFIX, SUBJECT_MARK, RESULT_MARK = "Called ", " with ", " → "
 OMISSION_MARK, LINE_MARK = " … ", " | "
 PREAMBLE = "Excerpts, oldest first:"
@@ -375,9 +378,14 @@ class Transcript:
         if not text.strip():
             return
         source = {"assistant": ASSISTANT, "tool": RESULT}.get(message.role or "", USER)
-        self.names.add(text, source)
         speaker = SPEAKERS.get(message.role or "", SPEAKERS["user"])
-        self._add_statement(speaker, _split_sentences(text), comments=bool(message.tool_calls))
+        own, written = split_client_blocks(text) if speaker == SPEAKERS["user"] else ((text,), ())
+        for part in own:
+            self.names.add(part, source)
+        self._add_statement(speaker, _split_sentences(*own), comments=bool(message.tool_calls))
+        for block in written:
+            self.names.add(block, RESULT)
+            self._add_statement(CLIENT_SPEAKER, _split_sentences(block))
 
     def _add_statement(self, speaker: str, fragments: dict[int, Fragment], *, comments: bool = False) -> None:
         if not fragments:
@@ -494,8 +502,9 @@ class Transcript:
                 continue
             if row.startswith(_OTHER_NAMES):
                 self.names.add(row.removeprefix(_OTHER_NAMES), ARGUMENT)
-            elif colon and speaker in (*SPEAKERS.values(), EARLIER_SPEAKER):
-                self.names.add(statement, USER if speaker == SPEAKERS["user"] else ASSISTANT)
+            elif colon and speaker in (*SPEAKERS.values(), EARLIER_SPEAKER, CLIENT_SPEAKER):
+                source = RESULT if speaker == CLIENT_SPEAKER else ASSISTANT
+                self.names.add(statement, USER if speaker == SPEAKERS["user"] else source)
                 self._add_statement(speaker, _parse_statement(statement))
             elif not self._read_call_row(row):
                 self.names.add(row, ASSISTANT)
@@ -551,11 +560,13 @@ def _leading_numbers(fragments: dict[int, Fragment], limit: int) -> tuple[int, .
     return tuple(numbers)
 
 
-def _split_sentences(text: str) -> dict[int, Fragment]:
-    """Split a message into sentences; of a long one, only its beginning and its end."""
-    if len(text) <= _STATEMENT_HEAD + _STATEMENT_TAIL:
-        return _split_runs([text])
-    return _split_runs([text[:_STATEMENT_HEAD], text[-_STATEMENT_TAIL:]])
+def _split_sentences(*parts: str) -> dict[int, Fragment]:
+    """Split the parts of a message into sentences; of a long one, only its beginning and its end."""
+    runs: list[str] = []
+    for text in parts:
+        is_short = len(text) <= _STATEMENT_HEAD + _STATEMENT_TAIL
+        runs += [text] if is_short else [text[:_STATEMENT_HEAD], text[-_STATEMENT_TAIL:]]
+    return _split_runs(runs)
 
 
 def _split_runs(runs: Iterable[str], number: int = 0) -> dict[int, Fragment]:
