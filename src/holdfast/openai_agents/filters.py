@@ -241,19 +241,19 @@ def _match_items(
     """What the SDK would send for each item of the session, and which items the session does not know. `marks` are the
     keys of what is shown; if `read` is not 0, only as many at the front are of the session. Of equal items, the newest are
     the ones that are sent."""
-    offered: dict[str, list[int]] = {}
-    for at, mark in enumerate(marks[: read or None]):
-        offered.setdefault(mark, []).append(at)
     sent: dict[str, Item] = {}
     is_extra = [True] * len(shown)
     for by_id in (True, False):  # reasoning often has nothing but its id
+        offered: dict[tuple[str, str], list[int]] = {}
+        for at, mark in enumerate(marks[: read or None]):
+            if is_extra[at]:
+                offered.setdefault((mark, str(shown[at].get("id")) if by_id else ""), []).append(at)
         for each in reversed(known):
-            places = offered.get(each.mark, ()) if each.key not in sent else ()
-            fitting = (at for at in reversed(places) if not by_id or shown[at].get("id") == each.item.get("id"))
-            if (place := next(fitting, None)) is not None:
-                offered[each.mark].remove(place)
-                sent[each.key] = shown[place]
-                is_extra[place] = False
+            places = offered.get((each.mark, str(each.item.get("id")) if by_id else ""))
+            if places and each.key not in sent:
+                at = places.pop()
+                sent[each.key] = shown[at]
+                is_extra[at] = False
     return sent, is_extra
 
 

@@ -15,7 +15,8 @@ Which behaviours of the SDK's own tests apply, and where they are tested here:
 | | a cancelled write has ended when the caller goes on | test_a_cancelled_write… |
 | memory/test_session_limit | limit 0, none, larger; orphans at the cut are dropped | test_a_limit…, test_runs |
 | memory/test_session_context_wrapper | calls without `wrapper` are accepted; rewind pops by fingerprints | test_rewind… |
-| memory/test_openai_responses_compaction | compaction-aware; run by the runner; history is never lost | test_compaction… |
+| memory/test_openai_responses_compaction | compaction-aware; history is never lost | test_compaction… |
+| | run by the runner | test_runs |
 | memory/test_session_persistence_sanitize | ids of items, encrypted reasoning | test_every_item_comes_back_equal |
 | extensions/memory | the same contracts on files and on PostgreSQL | fixture `engine` |
 | test_hitl_session_scenario | approvals, with a restored state; also after other turns | test_approvals |

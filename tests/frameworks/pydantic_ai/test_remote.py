@@ -9,6 +9,7 @@ from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
 import holdfast
 from holdfast.pydantic_ai import Holdfast, HoldfastConversationStore
@@ -54,3 +55,24 @@ def test_an_agent_gets_packs_and_its_tools_run_once(remote_engine: holdfast.Engi
     assert [role for role, _ in live(session)] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
     assert session.recover().pending_work == ()
     assert remote_engine.admin.verify().ok
+
+
+def test_an_approval_after_another_prompt_runs_the_tool(remote_engine: holdfast.Engine) -> None:
+    called = [ToolCallPart(name, {}, tool_call_id=name) for name in ("pay", "look")]
+    script = Script(calls(*called), "Later.", "Paid.")
+    agent = Agent(script.model, output_type=[str, DeferredToolRequests], capabilities=[Holdfast(remote_engine)])
+
+    @agent.tool_plain(requires_approval=True)
+    def pay() -> str:
+        return "paid"
+
+    @agent.tool_plain
+    def look() -> str:
+        return "seen"
+
+    history = agent.run_sync("Pay.", conversation_id="c1").all_messages()
+    agent.run_sync("Do you ship on Sundays?", message_history=history, conversation_id="c1")
+    results = DeferredToolResults(approvals={"pay": True})
+    agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    assert "tool-return: paid" in split_tail(script.sent[-1])[0]
+    assert remote_engine.session("c1").recover().pending_work == ()
