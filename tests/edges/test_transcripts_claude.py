@@ -355,8 +355,9 @@ def test_hooks_change_nothing_of_what_the_lines_say(steps: list[tuple[str, str, 
             if hook in ("in time", "early"):
                 hooks.append((max(0, number - 2 * (hook == "early")), f"p{number}", said))
             queued = {"type": "queued_command", "prompt": said, "commandMode": "prompt"}
-            prompt = chat.prompt(said, promptId=f"p{number}") if kind == "prompt" else None
-            lines.append(prompt or chat.line("attachment", attachment=queued))
+            is_queued = kind == "queued"
+            line = chat.line("attachment", attachment=queued) if is_queued else chat.prompt(said, promptId=f"p{number}")
+            lines.append(line)
         elif kind == "result":
             lines.append(chat.result(f"toolu_{number - 1}", said))
         elif kind == "note":
