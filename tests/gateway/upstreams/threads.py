@@ -21,7 +21,7 @@ class MessageThreads:
         thread = request.get("thread") or {}
         if thread.get("type") != "continue":
             return request
-        kept = self._kept.get(thread.get("previous_message_id"))
+        kept = self._kept.get(str(thread.get("previous_message_id")))
         if kept is None:
             raise Refusal("thread.previous_message_id: not found", status=404, kind="not_found_error")
         given = [name for name in _CREATE_ONLY if name in request]
