@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from holdfast.core.history.outlines import OUTLINE_TOKENS, build_outline
-from holdfast.core.history.previews import MESSAGE_TAIL, RESULT_TAIL, cut_ends, split_ends
 from holdfast.core.history.recalls import Recalls, count_recalls, price_loss
+from holdfast.core.history.reductions import (
+    ReduciblePiece,
+    bind_reductions,
+    count_piece_tokens,
+    find_shown_extent,
+)
 from holdfast.core.history.views import (
     Reductions,
     can_shrink,
     find_newest,
     group_by_message,
-    piece_digest,
-    piece_ref,
     piece_size,
     pieces_of,
     reduction_text,
@@ -29,7 +32,7 @@ from holdfast.core.history.views import (
     shows_less,
 )
 from holdfast.model import limits
-from holdfast.model.content import Body, Part, text_of
+from holdfast.model.content import Part, text_of
 from holdfast.model.history.handles import PRIORITY_SCORES, Handle, piece_id
 from holdfast.model.history.plans import (
     LEVELS,
@@ -130,19 +133,6 @@ class PlanChoice(msgspec.Struct, frozen=True):
 
 
 # The draft
-
-
-class ReduciblePiece(NamedTuple):
-    """A piece of a message that may be shown in part."""
-
-    message: Message
-    number: int
-    parts: tuple[Part, ...]
-    call: str | None
-    reduction: Reduction | None
-    """How it is shown; None if as recorded."""
-    item: int
-    """The number of its item."""
 
 
 class PlanDraft:
@@ -336,7 +326,7 @@ class PlanDraft:
             tokens = self.count_piece(piece)
             if tokens <= over:
                 continue
-            head, tail = _shown_extent(piece, shape, chars, text, stored is not None)
+            head, tail = find_shown_extent(piece, shape, chars, text, stored is not None)
             reduction = Reduction(
                 message=piece.message.seq,
                 piece=piece.number,
@@ -700,17 +690,6 @@ class PlanDraft:
         )
 
 
-def _shown_extent(piece: ReduciblePiece, form: PieceForm, chars: int, text: str, stored: bool) -> tuple[int, int]:
-    """How many characters of the start and of the end of a piece are shown."""
-    if form != "spool":
-        return chars // 2, chars // 4 if form == "snip" else chars // 2
-    if stored:
-        return max(chars, len(text)), 0
-    body, share = text.encode(), RESULT_TAIL if piece.message.tool_results else MESSAGE_TAIL
-    head, tail = split_ends(*cut_ends(body, body, len(body), chars, share))
-    return len(head), len(tail)
-
-
 def _max_summary_tokens(item: HistoryItem, share: int) -> int:
     """The most that an item adds to the tokens of a summary; to those of an outline, only an earlier summary adds."""
     return item.tokens if isinstance(item, Summary) else item.tokens // SUMMARY_RATIO if share else 0
@@ -743,42 +722,6 @@ def _count_replies(item: MessageGroup, after: int) -> int:
 
 def _has_message(item: HistoryItem, messages: Iterable[int]) -> bool:
     return isinstance(item, MessageGroup) and any(message.seq in messages for message in item.messages)
-
-
-# Reductions
-
-
-def bind_reductions(
-    reductions: Iterable[Reduction], items: Iterable[HistoryItem], stored: Mapping[tuple[int, int], tuple[Part, ...]]
-) -> list[Reduction]:
-    """The reductions with digest, size, whole tokens and blob. `stored` are the recorded parts of pieces with stored
-    bodies."""
-    by_piece = {(reduction.message, reduction.piece): reduction for reduction in reductions}
-    bound: list[Reduction] = []
-    for message in (message for item in items if isinstance(item, MessageGroup) for message in item.messages):
-        for number, parts, _ in pieces_of(message):
-            reduction = by_piece.get((message.seq, number))
-            if reduction is None:
-                continue
-            recorded = stored.get((message.seq, number), parts)
-            more = sum(part.whole_tokens - part.shown_tokens for part in parts if isinstance(part, Body))
-            bound.append(
-                msgspec.structs.replace(
-                    reduction,
-                    size=piece_size(recorded),
-                    digest=piece_digest(recorded),
-                    ref=piece_ref(recorded),
-                    whole=reduction.tokens + more if more else 0,
-                )
-            )
-    return bound
-
-
-def count_piece_tokens(parts: tuple[Part, ...], count: Callable[[str], int]) -> int:
-    """The tokens of a piece as it is shown without a reduction."""
-    bodies = sum(part.shown_tokens for part in parts if isinstance(part, Body))
-    texts = (text_of([part]) for part in parts if not isinstance(part, Body))
-    return bodies + sum(count(text) for text in texts if text)
 
 
 # Steps

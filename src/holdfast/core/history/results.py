@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.history.draft import PlanDraft, ReduciblePiece
+from holdfast.core.history.draft import PlanDraft
 from holdfast.core.history.outdated import find_outdated
+from holdfast.core.history.reductions import ReduciblePiece
 from holdfast.core.history.views import find_line_spans, has_stored_body, reduction_text, show_item
 from holdfast.model.content import text_of
 from holdfast.model.history.handles import piece_id
