@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.gateway.dialects import read_request
@@ -29,6 +29,7 @@ _seeds = st.integers(min_value=0, max_value=1 << 32)
 
 
 @settings(max_examples=figure(120, 2_000), deadline=None)
+@example("responses", 1102)  # all before a reply is removed, and the first item of it
 @given(_dialects, _seeds)
 def test_an_edit_is_what_the_plain_model_says(dialect: Dialect, seed: int) -> None:
     pick = random.Random(seed)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.core.history.views import find_line_spans, show_lines
-from holdfast.text.extract.lines import CHARACTERS, choose_lines, find_names
+from holdfast.text.extract.lines import CHARACTERS, SHORT_LINE, choose_lines, find_names
 
 NAMES = st.sampled_from(["load_user", "src/app/main.py", "HTTPServer", "x", "the", "v1.2.3", "42", "ERROR", "}", ""])
 LINES = st.lists(st.lists(NAMES, max_size=5).map(" ".join), max_size=40)
 
 
+@example(["42", "load_user x", "load_user"], frozenset(), 6)  # the line between only fills the gap
 @given(LINES, st.frozensets(st.sampled_from(["load_user", "ERROR"])), st.integers(0, 200))
 def test_lines_are_ranges_in_order_within_their_room(lines: list[str], known: frozenset[str], tokens: int) -> None:
     text = "\n".join(lines)
@@ -21,8 +22,11 @@ def test_lines_are_ranges_in_order_within_their_room(lines: list[str], known: fr
     ends = [end for each in ranges for end in each]
     assert all(one < two for one, two in itertools.pairwise(ends))
     assert not ends or 0 <= ends[0] < ends[-1] <= len(lines)
-    shown = [line for first, end in ranges for line in lines[first:end]]
-    named = [line for line in shown if find_names(line) - known]
+    shown = {number for first, end in ranges for number in range(first, end)}
+    between = {
+        number for number in shown if shown >= {number - 1, number + 1} and len(lines[number].strip()) <= SHORT_LINE
+    }
+    named = [lines[number] for number in shown - between if find_names(lines[number]) - known]
     assert sum(len(line.strip()) for line in named) <= tokens * CHARACTERS
     assert ranges == choose_lines(text, known, tokens)
     spans = find_line_spans(text, ranges)

@@ -144,7 +144,8 @@ def _remove_pieces(body: bytes, request: ClientRequest, view: SentView, *, mark:
     for number, pieces in parts.items():
         message, text = request.messages[number], summary if number == first else b""
         if _is_reply_of_items(message):
-            edits += _remove_items(request, number, pieces, text, has_kept=bool(summary or number))
+            has_kept = bool(summary) or (number > 0 and runs[:1] != [(0, number - 1)])
+            edits += _remove_items(request, number, pieces, text, has_kept=has_kept)
         else:
             edits += [Edit(message.at.start, message.at.start, text + b",")] if text else []
             edits += _edit_message(body, message, pieces)

@@ -4,9 +4,9 @@ A name is a path, an identifier or a code, as in summaries. Lines are literal. A
 number of a line, and then says where to read on. So an empty line of a listing, or one with a bracket, may stay for its
 number: blocks begin and end there, and it takes few tokens. A line that reports a failure counts for more.
 
-Laws: the same text, names and tokens give the same lines. They have no more characters than the tokens allow. With enough
-of them, every name stays, except those of lines that are longer than _LONGEST_LINE. The time is linear in the text, but for
-a logarithm.
+Laws: the same text, names and tokens give the same lines. They have no more characters than the tokens allow, but for
+single short lines between two of them. With enough tokens, every name stays, except those of lines that are longer than
+_LONGEST_LINE. The time is linear in the text, but for a logarithm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NUMBER_WORTH, _FAILURE_WORTH = 0.1, 2.0
 """In names."""
 _GAP_CHARACTERS = 4
 """What a line may cost beside its own characters."""
-_SHORT_LINE = 16
+SHORT_LINE = 16
 """Characters of a line that is not worth a gap."""
 _LONGEST_LINE = 1_000
 """A longer line is data, and not quoted."""
@@ -156,7 +156,7 @@ def _fill_gaps(numbers: Sequence[int], lines: Sequence[str]) -> Iterator[int]:
     """The numbers, and those of single short lines between two of them, such as a bracket: what is left reads better."""
     before = -1
     for number in numbers:
-        if before >= 0 and number == before + 2 and len(lines[number - 1].strip()) <= _SHORT_LINE:
+        if before >= 0 and number == before + 2 and len(lines[number - 1].strip()) <= SHORT_LINE:
             yield number - 1
         yield number
         before = number
