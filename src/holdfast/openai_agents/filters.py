@@ -77,7 +77,7 @@ class HoldfastInputFilter:
         known = conversation.sync()
         marks = [item_key(item) for item in shown]
         has_new = READ_SESSION.get() is conversation  # the input of the run: it is at the end, and added later
-        matched = _match_items(known, marks, shown, _count_read(known, marks) if has_new else 0)
+        matched = _match_items(known, marks, shown, _count_read(known, marks, is_sure=has_new))
         extra = matched[1]
         new = shown[
             len(extra) - next((at for at, is_extra in enumerate(reversed(extra)) if not is_extra), len(extra)) :
@@ -226,13 +226,15 @@ class _PackItems:
         return result is not None and result is not call and result.is_adopted
 
 
-def _count_read(known: Sequence[LoggedItem], marks: Sequence[str]) -> int:
+def _count_read(known: Sequence[LoggedItem], marks: Sequence[str], *, is_sure: bool) -> int:
     """How many of the first items that are shown are the newest of the session: what follows is new, also if it is equal to
-    an older item. 0 if that cannot be seen."""
+    an older item. 0 if that cannot be seen. If it is not sure that the list begins with items of the session, it counts only
+    if they are all that are shown of the session."""
     offered = {*marks}
     read = [each.mark for each in known if each.mark in offered]
     most = min(len(read), len(marks))
-    return next((count for count in range(most, 0, -1) if read[-count:] == marks[:count]), 0)
+    least = 0 if is_sure else len(read) - 1
+    return next((count for count in range(most, least, -1) if read[-count:] == marks[:count]), 0)
 
 
 def _match_items(

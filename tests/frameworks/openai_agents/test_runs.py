@@ -374,6 +374,26 @@ def test_the_same_words_again_are_a_new_message(
     assert texts(items) == [text for each in said for text in (each, "Yes.")]
 
 
+def test_the_same_words_in_a_run_that_was_stopped_before_its_first_call(file_engine: holdfast.Engine) -> None:
+    """Its state goes on with a list that the SDK has not read from the session again."""
+    model = script([say("Yes.", "m1")], [say("Yes, yes.", "m2")])
+    agent = Agent(name="desk", model=model)
+
+    async def work() -> None:
+        hf = bind(file_engine, "order-1")
+        await ask(agent, "ok", hf)
+        config = hf.config(tracing_disabled=True)
+        stopped = Runner.run_streamed(agent, "ok", session=hf.session, hooks=hf.hooks, run_config=config)
+        stopped.cancel(mode="after_turn")
+        async for _ in stopped.stream_events():
+            pass
+        hf = bind(file_engine, "order-1")
+        await ask(agent, stopped.to_state(), hf)
+
+    run(work())
+    assert texts(without_tail(model.calls[1].input)) == ["ok", "Yes.", "ok"]
+
+
 def test_a_limit_of_the_run_applies_to_the_pack(file_engine: holdfast.Engine) -> None:
     hf = bind(file_engine, "order-1")
     model = script([call("find", "c1", order="7")], [say("1")], [say("2")])
