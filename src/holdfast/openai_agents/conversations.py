@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import itertools
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -134,7 +135,7 @@ class ItemConversation:
             return []
         self._reset_cleared()
         replies = self._find_replies()
-        labelled = self._group_items(self._drop_adopted(new), replies)
+        labelled = self._group_items(self._drop_adopted(new, replies), replies)
         if any(map(is_user_message, new)):
             claimed = {each.group.name for each in labelled}
             self._settle_missing()
@@ -416,9 +417,21 @@ class ItemConversation:
         self._searched = None if replies else (state.messages, state.withdrawn)
         return replies
 
-    def _drop_adopted(self, items: list[Item]) -> list[Item]:
-        adopted = {each.mark for each in self.log.shown[-_RECENT:] if each.is_adopted}
-        return [item for item in items if item_key(item) not in adopted] if adopted else items
+    def _drop_adopted(self, items: list[Item], replies: Sequence[_Reply]) -> list[Item]:
+        """The items without those that were adopted, and that the SDK adds after all: their calls, the results of these,
+        and what else is in the replies that made them. Equal items of another reply stay: reasoning and texts repeat."""
+        adopted = [each for each in self.log.shown[-_RECENT:] if each.is_adopted]
+        if not adopted:
+            return items
+        waiting = {call.provider_id or call.id for reply in replies for call in reply.message.tool_calls}
+        calls = {each.mark: each.group.name for each in adopted if call_of(each.item) not in (None, *waiting)}
+        kept: list[Item] = []
+        for _, run in itertools.groupby(items, is_model_item):
+            keyed = [(item_key(item), item) for item in run]
+            made = {calls[key] for key, _ in keyed if key in calls}
+            beside = {each.mark for each in adopted if each.group.name in made and call_of(each.item) is None}
+            kept += (item for key, item in keyed if key not in calls and key not in beside)
+        return kept
 
     def _group_items(self, items: list[Item], replies: list[_Reply]) -> list[NewItem]:
         """Each item, and the message that it belongs to."""

@@ -77,7 +77,7 @@ class HoldfastInputFilter:
         known = conversation.sync()
         marks = [item_key(item) for item in shown]
         has_new = READ_SESSION.get() is conversation  # the input of the run: it is at the end, and added later
-        matched = _match_items(known, marks, shown, _count_read(known, marks) if has_new else 0)
+        matched = _match_items(known, marks, shown, _count_read(known, marks, shown, is_sure=has_new))
         extra = matched[1]
         new = shown[
             len(extra) - next((at for at, is_extra in enumerate(reversed(extra)) if not is_extra), len(extra)) :
@@ -159,9 +159,32 @@ class _PackItems:
                 callers[call] = each.group.name
 
     def show(self) -> Iterator[Item]:
-        history = self._pack.history
+        own = list(self._show_own())
+        before = self._place_extra(own)
+        for at, item in enumerate(own):
+            yield from before.get(at, ())
+            yield item
+        yield from before.get(len(own), ())
+        if tail := tail_text(self._pack.history):
+            yield {"role": "developer", "content": tail}
+
+    def _place_extra(self, own: Sequence[Item]) -> dict[int, list[Item]]:
+        """The items that the session does not know, by the place before which they are shown: that of the item that comes
+        next in the list of the SDK, as far as it is shown. A result stays next to its call; the front stays the front."""
+        places = {id(item): at for at, item in enumerate(own) if item_kind(item) not in OUTPUTS}
         first = next((at for at, is_extra in enumerate(self._extra) if not is_extra), len(self._extra))
-        yield from self._shown[:first]
+        before: dict[int, list[Item]] = {}
+        place = len(own)
+        for at in range(len(self._shown) - 1, -1, -1):
+            item = self._shown[at]
+            if self._extra[at]:
+                before.setdefault(place if at >= first else 0, []).insert(0, item)
+            else:
+                place = places.get(id(item), place)
+        return before
+
+    def _show_own(self) -> Iterator[Item]:
+        history = self._pack.history
         for message in history.system:
             yield from self._show_system(message) if message.seq else ()
         for entry in history.items:
@@ -171,10 +194,6 @@ class _PackItems:
                 yield from self._show_group(entry)
             elif self._known[0].key in self._sent:  # a summary; a list that does not go back so far is not to have it
                 yield {"role": "user", "content": remove_tag(entry.shown)}
-        rest = zip(self._shown[first:], self._extra[first:], strict=True)
-        yield from (item for item, is_extra in rest if is_extra)
-        if tail := tail_text(history):
-            yield {"role": "developer", "content": tail}
 
     def _show_system(self, message: Message) -> Iterator[Item]:
         originals = [item for _, item in self._originals([message])]
@@ -226,13 +245,25 @@ class _PackItems:
         return result is not None and result is not call and result.is_adopted
 
 
-def _count_read(known: Sequence[LoggedItem], marks: Sequence[str]) -> int:
+def _count_read(known: Sequence[LoggedItem], marks: Sequence[str], shown: Sequence[Item], *, is_sure: bool) -> int:
     """How many of the first items that are shown are the newest of the session: what follows is new, also if it is equal to
-    an older item. 0 if that cannot be seen."""
-    offered = {*marks}
-    read = [each.mark for each in known if each.mark in offered]
-    most = min(len(read), len(marks))
-    return next((count for count in range(most, 0, -1) if read[-count:] == marks[:count]), 0)
+    an older item. 0 if that cannot be seen. If it is not sure that the list begins with items of the session, these have to
+    be all that are shown of the session."""
+    counts = [0]
+    for by_id in (True, False):  # the SDK may leave out items that differ from others in nothing but their ids
+        keys = _mark_items(shown, marks, by_id=by_id)
+        offered = {*keys}
+        own = _mark_items([each.item for each in known], [each.mark for each in known], by_id=by_id)
+        read = [key for key in own if key in offered]
+        least = 0 if is_sure else len(read) - 1
+        most = min(len(read), len(keys))
+        counts.append(next((count for count in range(most, least, -1) if read[-count:] == keys[:count]), 0))
+    return max(counts)
+
+
+def _mark_items(items: Sequence[Item], marks: Sequence[str], *, by_id: bool) -> list[tuple[str, str]]:
+    """What each item is recognized by; with its id, or without."""
+    return [(mark, str(item.get("id")) if by_id else "") for item, mark in zip(items, marks, strict=True)]
 
 
 def _match_items(
@@ -245,11 +276,12 @@ def _match_items(
     is_extra = [True] * len(shown)
     for by_id in (True, False):  # reasoning often has nothing but its id
         offered: dict[tuple[str, str], list[int]] = {}
-        for at, mark in enumerate(marks[: read or None]):
+        for at, key in enumerate(_mark_items(shown, marks, by_id=by_id)[: read or None]):
             if is_extra[at]:
-                offered.setdefault((mark, str(shown[at].get("id")) if by_id else ""), []).append(at)
-        for each in reversed(known):
-            places = offered.get((each.mark, str(each.item.get("id")) if by_id else ""))
+                offered.setdefault(key, []).append(at)
+        own = _mark_items([each.item for each in known], [each.mark for each in known], by_id=by_id)
+        for each, key in zip(reversed(known), reversed(own), strict=True):
+            places = offered.get(key)
             if places and each.key not in sent:
                 at = places.pop()
                 sent[each.key] = shown[at]

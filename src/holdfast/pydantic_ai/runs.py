@@ -51,6 +51,10 @@ from holdfast.pydantic_ai.requests import RequestBuilder
 RUN_KIND = "pydantic-ai/run"
 """The kind of the entries that say that a run ended, and with which message."""
 _NOT_RUN = "Error: this call did not run. It was interrupted before it began."
+_NOT_ANSWERED = (
+    "Error: this call has no result. Its tool put it off, to wait for an approval or for a result from elsewhere, and the "
+    "conversation went on without one. What it began elsewhere may still go on."
+)
 _AGAIN = "Error: this call was interrupted. It may have taken effect. It may be called again."
 _RUNNING: dict[str, asyncio.Task[Any] | None] = {}
 """The tasks of the tools that run in this process, by the key of the call. One that is done has broken off."""
@@ -169,7 +173,10 @@ class ConversationRun:
     def _close_calls(self) -> None:
         """Close calls that will not run any more: the framework goes on without them."""
         for call in self._list_open_calls():
-            self.session.result(call, _NOT_RUN, is_error=True, metadata=mark_outcome("not run"))
+            text, metadata = _NOT_RUN, mark_outcome("not run")
+            if call.attempts:
+                text, metadata = _NOT_ANSWERED, mark_outcome("waits", call.key)
+            self.session.result(call, text, is_error=True, metadata=metadata)
 
     def _list_open_calls(self) -> list[OpenCall]:
         return [call for call in self.session.open_calls() if call.frame is None and not _is_running(call)]
@@ -300,7 +307,7 @@ class ConversationRun:
         answers = [each for each in results if any(result.tool_call_id in own for result in each.tool_results)]
         spans = self.session.activity(before=made.seq + 1, limit=1) if made is not None else ()
         is_started = not any(each.id in own and not each.key for each in spans)
-        if made is None or (is_started and all(read_outcome(each)[0] != "not run" for each in answers)):
+        if made is None or (is_started and all(read_outcome(each)[0] not in ("not run", "waits") for each in answers)):
             raise CallAnswered(session=self.session.scope.session, call=call)
         self.check_unknown()
         self.session.withdraw(after=made.seq - 1, reason="taken back by the framework", expect=version)

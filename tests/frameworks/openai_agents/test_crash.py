@@ -18,7 +18,7 @@ from holdfast.errors import OutcomeUnknown
 from holdfast.openai_agents import BoundSession, bind
 from holdfast.openai_agents.item_log import ItemLog
 from tests.frameworks.openai_agents.crash_worker import SESSIONS
-from tests.frameworks.openai_agents.support import call, run, say, script, sdk, texts, user, without_tail
+from tests.frameworks.openai_agents.support import call, run, say, script, sdk, texts, think, user, without_tail
 
 WORKER = "tests.frameworks.openai_agents.crash_worker"
 
@@ -223,6 +223,34 @@ def test_a_tool_that_raises_beside_others_is_not_forgotten(
                 assert unknown.key in outputs[each.call_id]
     assert hf.recover().unknown_outcomes == ()
     assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize(("name", "has_hooks"), [("c2", True), ("c2", False), ("c1", True)])
+def test_replies_that_repeat_what_an_adopted_one_says_are_whole(
+    file_engine: holdfast.Engine, name: str, *, has_hooks: bool
+) -> None:
+    """Reasoning often has nothing but its id, and models say the same before each call; some use ids of calls again."""
+    said = say("Let me see.", "m1")
+    model = script([think("rs_1"), said, call("die", "c1", euros=5)])
+    with pytest.raises(PowerFailure):
+        ask(Agent(name="desk", model=model, tools=[die]), "Pay 5 euros.", bind(file_engine, "order-1"))
+    again = say("Let me see.", "m2")
+    model = script([think("rs_2"), again, call("quote", name, euros=6)], [say("It costs 6.", "m3")], [say("6.", "m4")])
+    agent = Agent(name="desk", model=model, tools=[quote])
+    for text in ("And 6?", "How much?"):
+        hf = bind(file_engine, "order-1")
+        if has_hooks:
+            ask(agent, text, hf)
+        else:
+            run(cast("Any", Runner.run(agent, text, session=hf.session)))
+
+    items = cast("Any", run(bind(file_engine, "order-1").session.get_items()))
+    shown = [item.get("id") or item.get("call_id") or item["content"] for item in items]
+    replies = ["rs_2", "m2", f"fc_{name}", name, "m3"]
+    assert shown == ["Pay 5 euros.", "rs_1", "m1", "fc_c1", "c1", "And 6?", *replies, "How much?", "m4"]
+    if name != "c1":  # the SDK shows a call and a result of each id only once
+        sent = [item.get("id") for item in cast("Any", model.calls[-1].input)]
+        assert sent[sent.index("rs_2") :][:3] == replies[:3]
 
 
 def test_two_processes_lose_no_item(url: str, folder: Path) -> None:

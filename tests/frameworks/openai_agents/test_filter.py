@@ -116,7 +116,7 @@ def test_an_input_of_another_conversation_is_left_alone(file_engine: holdfast.En
     assert file_engine.session("order-1").packs.list() == []
 
 
-def test_what_the_session_does_not_know_is_shown_where_it_is(file_engine: holdfast.Engine) -> None:
+def test_what_a_callback_adds_is_shown_where_the_sdk_stores_it(file_engine: holdfast.Engine) -> None:
     hf = bind(file_engine, "order-1")
     model = script([say("1")], [say("2")])
     agent = Agent(name="desk", model=model)
@@ -128,7 +128,24 @@ def test_what_the_session_does_not_know_is_shown_where_it_is(file_engine: holdfa
     config = hf.config(tracing_disabled=True, session_input_callback=add_items)
     run(cast("Any", Runner.run(agent, sdk([user("b")]), session=hf.session, hooks=hf.hooks, run_config=config)))
 
-    assert sorted(texts(without_tail(model.calls[1].input))) == ["1", "a", "b", "from a retriever"]
+    assert texts(without_tail(model.calls[1].input)) == ["a", "1", "from a retriever", "b"]
+
+
+def test_the_history_that_a_handoff_tells_comes_before_what_follows_it(file_engine: holdfast.Engine) -> None:
+    """The SDK tells the next agent in messages of its own, around the texts of the first one."""
+    hf = bind(file_engine, "order-1")
+    model = script([call("find", "c1", order="7")], [call("find", "c2", order="8")], [say("Refunded.")])
+    refunds = Agent(name="refunds", model=model, tools=[find])
+    desk = Agent(name="desk", model=script([say("I ask them."), call("transfer_to_refunds", "c0")]), handoffs=[refunds])
+    config = hf.config(tracing_disabled=True, nest_handoff_history=True)
+    run(cast("Any", Runner.run(desk, "I want money.", session=hf.session, hooks=hf.hooks, run_config=config)))
+
+    first, second, third = [without_tail(made.input) for made in model.calls]
+    assert ["I want money" in first[0]["content"], "transfer_to_refunds" in first[2]["content"]] == [True, True]
+    assert texts(first[1:2]) == ["I ask them."]
+    assert second[:3] == first
+    assert third[: len(second)] == second  # each call extends the one before
+    assert [item["type"] for item in third[3:]] == ["function_call", "function_call_output"] * 2
 
 
 def test_a_cleared_session_is_shown_no_more(file_engine: holdfast.Engine) -> None:

@@ -374,6 +374,43 @@ def test_the_same_words_again_are_a_new_message(
     assert texts(items) == [text for each in said for text in (each, "Yes.")]
 
 
+def test_the_same_words_in_a_run_that_was_stopped_before_its_first_call(file_engine: holdfast.Engine) -> None:
+    """Its state goes on with a list that the SDK has not read from the session again."""
+    model = script([say("Yes.", "m1")], [say("Yes, yes.", "m2")])
+    agent = Agent(name="desk", model=model)
+
+    async def work() -> None:
+        hf = bind(file_engine, "order-1")
+        await ask(agent, "ok", hf)
+        config = hf.config(tracing_disabled=True)
+        stopped = Runner.run_streamed(agent, "ok", session=hf.session, hooks=hf.hooks, run_config=config)
+        stopped.cancel(mode="after_turn")
+        async for _ in stopped.stream_events():
+            pass
+        hf = bind(file_engine, "order-1")
+        await ask(agent, stopped.to_state(), hf)
+
+    run(work())
+    assert texts(without_tail(model.calls[1].input)) == ["ok", "Yes.", "ok"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_same_words_after_a_question_that_nobody_answered(file_engine: holdfast.Engine, *, streamed: bool) -> None:
+    """The SDK leaves the call out, with its reasoning, which differs from other reasoning in nothing but its id."""
+
+    @function_tool(needs_approval=True)
+    def ship() -> str:
+        """Ship it."""
+        return "shipped"
+
+    model = script([think("rs_1"), call("ship", "c1")], [think("rs_2"), say("Yes.", "m2")], [say("Yes, yes.", "m3")])
+    agent = Agent(name="desk", model=model, tools=[ship])
+    for text in ("ok", "What?", "ok"):
+        run((stream if streamed else ask)(agent, text, bind(file_engine, "order-1")))
+
+    assert texts(without_tail(model.calls[2].input)) == ["ok", "What?", "", "Yes.", "ok"]
+
+
 def test_a_limit_of_the_run_applies_to_the_pack(file_engine: holdfast.Engine) -> None:
     hf = bind(file_engine, "order-1")
     model = script([call("find", "c1", order="7")], [say("1")], [say("2")])

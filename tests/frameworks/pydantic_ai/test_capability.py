@@ -509,6 +509,41 @@ def test_approvals_and_deferred_tools(engine: holdfast.Engine) -> None:
     assert all(not each.withdrawn for each in session.messages())
 
 
+def test_a_call_that_was_put_off_is_not_said_to_have_done_nothing(engine: holdfast.Engine) -> None:
+    """Its tool may have started work elsewhere. The result may still come."""
+    called = [ToolCallPart(name, {}, tool_call_id=f"x{n}") for n, name in enumerate(("order", "pay", "look"))]
+    script = Script(calls(*called), "Wait.", "Done.")
+    agent = Agent(script.model, output_type=[str, DeferredToolRequests], capabilities=[Holdfast(engine)])
+
+    @agent.tool_plain
+    def order() -> str:
+        raise CallDeferred
+
+    @agent.tool_plain(requires_approval=True)
+    def pay() -> str:
+        return "paid"
+
+    @agent.tool_plain
+    def look() -> str:
+        return "seen"
+
+    history = agent.run_sync("Order and pay.", conversation_id="c1").all_messages()
+    agent.run_sync("And now?", message_history=history, conversation_id="c1")
+    lines, _ = split_tail(script.sent[-1])
+    ordered, paid, _ = [line for line in lines if line.startswith("tool-return")]
+    assert "put it off" in ordered
+    assert "may still go on" in ordered
+    assert "did not run" in paid
+    results = DeferredToolResults(calls={"x0": "it is ordered"}, approvals={"x1": True})
+    agent.run_sync(message_history=history, deferred_tool_results=results, conversation_id="c1")
+    lines, _ = split_tail(script.sent[-1])
+    assert [line for line in lines if line.startswith("tool-return")] == [
+        "tool-return: it is ordered",
+        "tool-return: paid",
+        "tool-return: seen",
+    ]
+
+
 @pytest.mark.parametrize("prompts", [0, 1, 2])
 def test_approvals_run_the_tools_also_after_other_prompts(engine: holdfast.Engine, prompts: int) -> None:
     """Calls that waited were closed when the conversation went on. They had not run, so they run when they are approved,
