@@ -60,6 +60,10 @@ def messages_of(engine: holdfast.Engine, frame: str | None = None, actor: str = 
     return [(str(each.role), each.text) for each in found]
 
 
+def shown_in(log: ClaudeLog) -> list[str]:
+    return [each.text for each in log.open().messages(limit=1_000) if not each.withdrawn]
+
+
 def test_a_log_becomes_a_session_and_is_imported_once(tmp_path: Path) -> None:
     chat = Chat(NAME)
     lines = example_lines(chat)
@@ -260,6 +264,116 @@ def test_the_command_imports_a_file_and_a_folder(tmp_path: Path, capsys: pytest.
     }
     assert "Fix the test." in cli("log", NAME, "--actor", PROJECT).out
     assert cli("import", tmp_path / "nothing").code != 0
+
+
+def long_turn(chat: Chat) -> list[dict[str, Any]]:
+    """A turn of more messages than a log remembers."""
+    lines = [chat.prompt("Read all files.")]
+    for number in range(60):
+        lines += [*chat.reply("", ("Read", f"toolu_{number}", {})), chat.result(f"toolu_{number}", "x")]
+    return [*lines, *chat.reply("The wrong ones.")]
+
+
+@pytest.mark.parametrize("has_hook", [False, True])
+@pytest.mark.parametrize("size", [1, 10, 1_000])
+def test_going_back_over_a_long_turn_withdraws_it(size: int, has_hook: bool) -> None:
+    chat, name = Chat(NAME), LogName("p", "s")
+    lines = [chat.prompt("One."), *chat.reply("First.")]
+    at = chat.last
+    lines += long_turn(chat)
+    chat.last = at
+    right = [chat.line("system"), chat.prompt("Two.", promptId="p2"), *chat.reply("Better.")]
+    with holdfast.open("memory:") as engine:
+        for first in range(0, len(lines), size):
+            ClaudeLog(engine, name, observe=True).append(lines[first : first + size])
+        log = ClaudeLog(engine, name, observe=True)
+        if has_hook:
+            log.record_prompt("p2", "Two.")
+        for first in range(0, len(right), size):
+            log.append(right[first : first + size])
+        assert shown_in(log) == ["One.", "First.", "Two.", "Better."]
+        log = ClaudeLog(engine, name, observe=True)
+        if has_hook:
+            log.record_prompt("p3", "Three.")
+        log.append([chat.prompt("Three.", promptId="p3"), *chat.reply("Yes.")])
+        assert shown_in(log) == ["One.", "First.", "Two.", "Better.", "Three.", "Yes."]
+        assert engine.admin.verify().ok
+
+
+def test_a_hook_after_a_long_turn_that_was_taken_back_withdraws_nothing_else() -> None:
+    """The process has died after it withdrew the turn."""
+    chat, name = Chat(NAME), LogName("p", "s")
+    lines = [chat.prompt("One."), *chat.reply("First.")]
+    at = chat.last
+    with holdfast.open("memory:") as engine:
+        ClaudeLog(engine, name).append(lines + long_turn(chat))
+        log = ClaudeLog(engine, name)
+        session = log.open()
+        session.withdraw(after=session.messages(limit=1_000)[1])
+        log.record_prompt("p2", "Two.")
+        chat.last = at
+        file = {"type": "file", "filename": "notes.md", "content": "Remember."}
+        log.append([chat.line("attachment", attachment=file), chat.prompt("Two.", promptId="p2")])
+        assert shown_in(log) == ["One.", "First.", "notes.md:\nRemember.", "Two."]
+
+
+def test_going_back_to_a_prompt_that_a_hook_recorded_keeps_it() -> None:
+    chat, name = Chat(NAME), LogName("p", "s")
+    with holdfast.open("memory:") as engine:
+        log = ClaudeLog(engine, name)
+        log.append([chat.prompt("One."), *chat.reply("First.")])
+        log.record_prompt("p2", "Two.")
+        log.append([chat.prompt("Two.", promptId="p2")])
+        at = chat.last
+        log.append(chat.reply("No."))
+        chat.last = at
+        ClaudeLog(engine, name).append([chat.prompt("Think again."), *chat.reply("Yes.")])
+        assert shown_in(log) == ["One.", "First.", "Two.", "Think again.", "Yes."]
+
+
+def test_a_line_may_follow_anything_that_is_no_line(tmp_path: Path) -> None:
+    chat = Chat(NAME)
+    folder = tmp_path / "projects" / PROJECT
+    source = write(folder / f"{NAME}.jsonl", [chat.prompt("Hello.")])
+    source.write_bytes(source.read_bytes() + b"{broken\n")
+    with holdfast.open("memory:") as engine:
+        import_logs(engine, source)
+        session = engine.session(NAME, actor=PROJECT)
+        log = ClaudeLog(engine, LogName(PROJECT, NAME))
+        log.note("claude.compaction", "c1", None)
+        keys = [
+            entry.key for kind in ("claude.broken", "claude.compaction") for entry in session.entries.list(kind=kind)
+        ]
+        assert len(keys) == 2
+        for key in keys:
+            log.append([chat.prompt("Go on.", parentUuid=key), chat.prompt("Side.", parentUuid=key, isSidechain=True)])
+            log.append([chat.line("user", parentUuid=key, message={"content": "Sum."}, isCompactSummary=True)])
+        assert engine.admin.verify().ok
+
+
+def test_sub_agents_in_a_long_file_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Chat(NAME)
+    lines: list[dict[str, Any]] = []
+    for number in range(40):
+        own = Chat(NAME)
+        lines += [chat.prompt("Go."), *chat.reply("", ("Task", f"toolu_{number}", {"prompt": f"Look {number}."}))]
+        lines += [own.prompt(f"Look {number}.", isSidechain=True), *own.reply("Nothing.", isSidechain=True)]
+        lines += [chat.result(f"toolu_{number}", "Nothing.")]
+    read: list[int] = []
+    read_lines_of = ClaudeLog._read_lines
+
+    def count(self: ClaudeLog, *args: Any) -> list[tuple[int, dict[str, Any]]]:
+        found = read_lines_of(self, *args)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(ClaudeLog, "_read_lines", count)
+    source = write(tmp_path / "projects" / PROJECT / f"{NAME}.jsonl", lines)
+    with holdfast.open("memory:") as engine:
+        import_logs(engine, source)
+        frames = engine.session(NAME, actor=PROJECT).frames.list()
+        assert [(each.goal, each.status) for each in frames] == [(f"Look {n}.", "completed") for n in range(40)]
+    assert sum(read) < 5 * len(lines)
 
 
 blocks = st.lists(

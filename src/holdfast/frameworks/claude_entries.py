@@ -201,6 +201,14 @@ class LogEntries:
             before = page[-1].seq
 
 
+def find_line(session: holdfast.Session, key: str) -> tuple[int, Line] | None:
+    """The line of an entry, with its seq. A line can name anything as the one that it follows."""
+    entry = session.entries.get(key) if key else None
+    if entry is None or entry.kind not in (LINE_KIND, agent_kind(LINE_KIND)):
+        return None
+    return entry.seq, decode(entry.body)
+
+
 def agent_kind(kind: str) -> str:
     """The kind of the entries of a sub-agent."""
     return _AGENT + kind.removeprefix("claude.")
