@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -201,6 +203,104 @@ def test_a_pack_of_an_imported_log_tells_a_result_once(tmp_path: Path) -> None:
         text = engine.session(NAME, actor=PROJECT).pack(budget=4_000).text
         assert text.count(said) == 1
         assert text.count(more) == 1
+
+
+class _Died(BaseException):
+    """The process ends here."""
+
+
+class InterruptedStore:
+    """A store with which something happens before one of its writes."""
+
+    def __init__(self, inner: Any, at: int, happen: Callable[[], None]) -> None:
+        self._inner = inner
+        self._at = at
+        self._happen = happen
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, *args: Any, **options: Any) -> Any:
+        self.writes += 1
+        if self.writes == self._at:
+            self._happen()
+        return self._inner.append(*args, **options)
+
+
+def write_family(folder: Path) -> None:
+    """A session with a sub-agent, one below that, and one that was stopped; with lines that come twice."""
+    chat, note = Chat(NAME), {"type": "mode", "sessionId": NAME, "mode": "default"}
+    start = chat.reply("", ("Agent", "toolu_1", {"prompt": "Lead."}), ("Agent", "toolu_9", {"prompt": "Stop."}))
+    ended = [chat.result("toolu_9", "Stopped", is_error=True), chat.result("toolu_1", "Led."), *chat.reply("Done.")]
+    write(folder / f"{NAME}.jsonl", [note, chat.prompt("Go."), note, *start, *ended, note])
+    for agent, parent, call, name in (
+        ("y", "z", "toolu_2", "Follow."),
+        ("z", "", "toolu_1", "Lead."),
+        ("x", "", "toolu_9", "Stop."),
+    ):
+        side: dict[str, Any] = {"isSidechain": True, "agentId": agent}
+        own = Chat(NAME)
+        lines = [own.prompt(name, **side)]
+        is_stopped = agent == "x"
+        lines += own.reply("", ("Bash", "toolu_8", {}), **side) if is_stopped else own.reply("Yes.", **side)
+        file = write(folder / NAME / "subagents" / f"agent-{agent}.jsonl", lines)
+        about = {"description": name, "toolUseId": call} | ({"parentAgentId": parent} if parent else {})
+        file.with_suffix(".meta.json").write_text(json.dumps(about))
+
+
+def check_family(engine: holdfast.Engine) -> None:
+    session = engine.session(NAME, actor=PROJECT)
+    frames = session.frames.list()
+    goals = {frame.id: frame.goal for frame in frames}
+    assert sorted((each.goal, goals.get(each.parent or "", ""), str(each.status)) for each in frames) == [
+        ("Follow.", "Lead.", "completed"),
+        ("Lead.", "", "completed"),
+        ("Stop.", "", "failed"),
+    ]
+    said = [(str(each.role), each.text, len(each.tool_calls)) for each in session.messages() if each.frame is None]
+    assert said == [
+        ("user", "Go.", 0),
+        ("assistant", "", 2),
+        ("tool", "Stopped", 0),
+        ("tool", "Led.", 0),
+        ("assistant", "Done.", 0),
+    ]
+    log = ClaudeLog(engine, LogName(PROJECT, NAME))
+    assert len(log.load() or []) == 9
+    assert [len(log.agent(f"subagents/agent-{each}").load() or []) for each in "xyz"] == [3, 3, 3]
+    assert session.evidence() == []
+    assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("happens", ["the process dies", "another process imports it"])
+def test_an_import_is_complete_whatever_happens_before_one_of_its_writes(tmp_path: Path, happens: str) -> None:
+    write_family(tmp_path / "projects" / PROJECT)
+
+    def happen() -> None:
+        if happens == "the process dies":
+            raise _Died
+        import_all()
+
+    def import_all() -> None:
+        with holdfast.open(url) as other:
+            import_logs(other, tmp_path)
+
+    at, writes = 0, 1
+    while at <= writes:
+        url = f"{tmp_path}/{at}.db"
+        with holdfast.open(url) as engine:
+            store = InterruptedStore(engine.store, at, happen)
+            engine.store = cast("Any", store)
+            with contextlib.suppress(_Died):
+                import_logs(engine, tmp_path)
+        writes = max(writes, store.writes)
+        if happens == "the process dies":
+            import_all()
+        with holdfast.open(url) as engine:
+            check_family(engine)
+        at += figure(3, 1)
+    assert writes > 20
 
 
 def test_a_subagent_that_goes_on_after_its_end_has_a_further_frame(tmp_path: Path) -> None:

@@ -125,11 +125,11 @@ class LogEntries:
 
     # Lines
 
-    def _name_lines(self, lines: Sequence[Line]) -> list[tuple[str, Line]]:
+    def _name_lines(self, lines: Sequence[Line], keys: Sequence[str]) -> list[tuple[str, Line]]:
         """Each line with its key, without those whose uuid comes twice."""
         named: dict[str, Line] = {}
-        for line in lines:
-            named.setdefault(self._key(line) or f"line-{secrets.token_hex(12)}", line)
+        for line, key in zip(lines, keys, strict=True):
+            named.setdefault(self._key(line) or key or f"line-{secrets.token_hex(12)}", line)
         return list(named.items())
 
     def _append_batch(

@@ -114,6 +114,8 @@ class ClaudeLog(LogEntries):
         self._is_held = False
         self._ends: list[AgentEnd] = []
         """What was read, while this log is held, of sub-agents that did not complete."""
+        self._old_ends: list[AgentEnd] = []
+        """What was stored of them before: a process that was killed may have ended no frame."""
         self._calls: dict[str, str] = {}
         """Calls that start sub-agents in the file of a session, by their prompts."""
         self._roots: dict[str, str] = {}
@@ -187,16 +189,16 @@ class ClaudeLog(LogEntries):
 
     # Lines
 
-    def append(self, lines: Sequence[Line], fold: Fold | None = None) -> None:
-        """Store lines, and record what they say. A line with a uuid is stored once, one without each time. With `fold`, the
-        summary is stored with them."""
+    def append(self, lines: Sequence[Line], fold: Fold | None = None, *, keys: Sequence[str] = ()) -> None:
+        """Store lines, and record what they say. A line with a uuid is stored once, one without each time, unless `keys`
+        has a key for it. With `fold`, the summary is stored with them."""
         if not lines:
             return
         with self._lock:
             session = self.open()
             if self._agent is not None:
                 self._agent.name(session)
-            named = self._name_lines(lines)
+            named = self._name_lines(lines, keys or [""] * len(lines))
             for batch in split_lines(named):
                 before, version = self._append_batch(session, batch, fold)
                 if self._progress.version == before:  # nobody else wrote
@@ -216,6 +218,10 @@ class ClaudeLog(LogEntries):
         """The logs of the sub-agents that this one starts are read after it: complete no frame of it before end()."""
         self._is_held = True
 
+    def note_ends(self, lines: Iterable[Line]) -> None:
+        """Note what stored lines say of sub-agents that did not complete, for end()."""
+        self._old_ends += (end for line in lines for end in find_ends(line) if end.status != "completed")
+
     def end(self, status: Ending = "completed") -> None:
         """Nothing more comes: end the frame of this sub-agent, or those of all sub-agents in the file of this session. One
         is completed if its last reply calls no tool, and no sub-agent of it goes on; else it goes on."""
@@ -226,6 +232,8 @@ class ClaudeLog(LogEntries):
                 self._follow(session, is_over=True)
                 ends, self._ends = self._ends, []
                 self._end_agents(session, ends)
+                old, self._old_ends = self._old_ends, []
+                self._end_agents(session, old, is_old=True)
                 self._settle(session, status, is_over=True)
             for log in list(self._agents.values()):
                 if log._file is not None:
@@ -243,7 +251,9 @@ class ClaudeLog(LogEntries):
                 messages = read_lines(each for each in lines if self._is_own(each[1]))
                 if not is_over and self._awaits_description(lines, messages):
                     return
-                self._enter_frame(session, messages, lines)
+                if not self._enter_frame(session, messages, lines):
+                    self._start_over()
+                    continue
                 self._record(session, messages)
             except VersionConflict:
                 self._start_over()
@@ -284,14 +294,24 @@ class ClaudeLog(LogEntries):
 
     def _enter_frame(
         self, session: holdfast.Session, messages: list[LogMessage], lines: list[tuple[int, Line]]
-    ) -> None:
-        """Push a frame for what a sub-agent says, if it has none, or the last one has ended."""
-        if self._agent is None or not self._progress.misses(messages) or self._agent.find_live(session):
-            return
+    ) -> bool:
+        """Push a frame for what a sub-agent says, if it has none, or the last one has ended. False if another process has
+        done so meanwhile."""
+        if self._agent is None or not self._progress.misses(messages):
+            return True
+        for _ in range(_TRIES):
+            live = self._agent.find_live(session)
+            if session.state().version == self._progress.version:
+                break
+            self._reload(session)  # another process may have recorded them, and ended the frame
+        if live or not self._progress.misses(messages):
+            return True
         has_all = self._file is not None and not self._agent.ids  # and the file can be long
-        self._agent.push(session, self._describe(session, lines if has_all else None))
+        if not self._agent.push(session, self._describe(session, lines if has_all else None)):
+            return False
         self._is_finished = False
         self._reload(session)
+        return True
 
     def _describe(self, session: holdfast.Session, lines: list[tuple[int, Line]] | None = None) -> AgentDescription:
         own = lines if lines is not None else self._read_own_lines(session, 1)
@@ -314,10 +334,13 @@ class ClaudeLog(LogEntries):
             if above is not None:
                 self.agent(above).follow()  # it may have waited for this one
 
-    def _end_agents(self, session: holdfast.Session, ends: Iterable[AgentEnd]) -> None:
-        """End the frames of sub-agents of which this log was told that they have ended."""
+    def _end_agents(self, session: holdfast.Session, ends: Iterable[AgentEnd], *, is_old: bool = False) -> None:
+        """End the frames of sub-agents of which this log was told that they have ended. What is old says nothing of a
+        further frame."""
         for end in ends:
             subpath = find_agent(session, end, self._agent.find_live(session) if self._agent is not None else "")
+            if is_old and subpath is not None and len(self.agent(subpath).frames()) > 1:
+                continue
             if subpath is not None:
                 self.agent(subpath).end(end.status)
             elif self._is_held and end.status != "completed":
