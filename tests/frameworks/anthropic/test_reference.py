@@ -116,11 +116,13 @@ class BothTools(RuleBasedStateMachine):
 
     @rule(path=few_paths, old_str=words, new_str=st.one_of(words, line_texts))
     def replace_word(self, path: str, old_str: str, new_str: str) -> None:
+        self.run(command="create", path=path, file_text="one\ntwo\n")
         self.run(command="str_replace", path=path, old_str=old_str, new_str=new_str)
         self.run(command="view", path=path, view_range=None)
 
     @rule(path=few_paths, insert_line=st.integers(0, 6), insert_text=line_texts)
     def insert_lines(self, path: str, insert_line: int, insert_text: str) -> None:
+        self.run(command="create", path=path, file_text="one\n")
         self.run(command="insert", path=path, insert_line=insert_line, insert_text=insert_text)
         self.run(command="view", path=path, view_range=[insert_line, insert_line + 3])
 
