@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +60,10 @@ def messages_of(engine: holdfast.Engine, frame: str | None = None, actor: str = 
     session = engine.session(NAME, actor=actor)
     found = [each for each in session.messages(limit=1_000) if not each.withdrawn and each.frame == frame]
     return [(str(each.role), each.text) for each in found]
+
+
+def shown_in(log: ClaudeLog) -> list[str]:
+    return [each.text for each in log.open().messages(limit=1_000) if not each.withdrawn]
 
 
 def test_a_log_becomes_a_session_and_is_imported_once(tmp_path: Path) -> None:
@@ -199,6 +205,104 @@ def test_a_pack_of_an_imported_log_tells_a_result_once(tmp_path: Path) -> None:
         assert text.count(more) == 1
 
 
+class _Died(BaseException):
+    """The process ends here."""
+
+
+class InterruptedStore:
+    """A store with which something happens before one of its writes."""
+
+    def __init__(self, inner: Any, at: int, happen: Callable[[], None]) -> None:
+        self._inner = inner
+        self._at = at
+        self._happen = happen
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def append(self, *args: Any, **options: Any) -> Any:
+        self.writes += 1
+        if self.writes == self._at:
+            self._happen()
+        return self._inner.append(*args, **options)
+
+
+def write_family(folder: Path) -> None:
+    """A session with a sub-agent, one below that, and one that was stopped; with lines that come twice."""
+    chat, note = Chat(NAME), {"type": "mode", "sessionId": NAME, "mode": "default"}
+    start = chat.reply("", ("Agent", "toolu_1", {"prompt": "Lead."}), ("Agent", "toolu_9", {"prompt": "Stop."}))
+    ended = [chat.result("toolu_9", "Stopped", is_error=True), chat.result("toolu_1", "Led."), *chat.reply("Done.")]
+    write(folder / f"{NAME}.jsonl", [note, chat.prompt("Go."), note, *start, *ended, note])
+    for agent, parent, call, name in (
+        ("y", "z", "toolu_2", "Follow."),
+        ("z", "", "toolu_1", "Lead."),
+        ("x", "", "toolu_9", "Stop."),
+    ):
+        side: dict[str, Any] = {"isSidechain": True, "agentId": agent}
+        own = Chat(NAME)
+        lines = [own.prompt(name, **side)]
+        is_stopped = agent == "x"
+        lines += own.reply("", ("Bash", "toolu_8", {}), **side) if is_stopped else own.reply("Yes.", **side)
+        file = write(folder / NAME / "subagents" / f"agent-{agent}.jsonl", lines)
+        about = {"description": name, "toolUseId": call} | ({"parentAgentId": parent} if parent else {})
+        file.with_suffix(".meta.json").write_text(json.dumps(about))
+
+
+def check_family(engine: holdfast.Engine) -> None:
+    session = engine.session(NAME, actor=PROJECT)
+    frames = session.frames.list()
+    goals = {frame.id: frame.goal for frame in frames}
+    assert sorted((each.goal, goals.get(each.parent or "", ""), str(each.status)) for each in frames) == [
+        ("Follow.", "Lead.", "completed"),
+        ("Lead.", "", "completed"),
+        ("Stop.", "", "failed"),
+    ]
+    said = [(str(each.role), each.text, len(each.tool_calls)) for each in session.messages() if each.frame is None]
+    assert said == [
+        ("user", "Go.", 0),
+        ("assistant", "", 2),
+        ("tool", "Stopped", 0),
+        ("tool", "Led.", 0),
+        ("assistant", "Done.", 0),
+    ]
+    log = ClaudeLog(engine, LogName(PROJECT, NAME))
+    assert len(log.load() or []) == 9
+    assert [len(log.agent(f"subagents/agent-{each}").load() or []) for each in "xyz"] == [3, 3, 3]
+    assert session.evidence() == []
+    assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("happens", ["the process dies", "another process imports it"])
+def test_an_import_is_complete_whatever_happens_before_one_of_its_writes(tmp_path: Path, happens: str) -> None:
+    write_family(tmp_path / "projects" / PROJECT)
+
+    def happen() -> None:
+        if happens == "the process dies":
+            raise _Died
+        import_all()
+
+    def import_all() -> None:
+        with holdfast.open(url) as other:
+            import_logs(other, tmp_path)
+
+    at, writes = 0, 1
+    while at <= writes:
+        url = f"{tmp_path}/{at}.db"
+        with holdfast.open(url) as engine:
+            store = InterruptedStore(engine.store, at, happen)
+            engine.store = cast("Any", store)
+            with contextlib.suppress(_Died):
+                import_logs(engine, tmp_path)
+        writes = max(writes, store.writes)
+        if happens == "the process dies":
+            import_all()
+        with holdfast.open(url) as engine:
+            check_family(engine)
+        at += figure(3, 1)
+    assert writes > 20
+
+
 def test_a_subagent_that_goes_on_after_its_end_has_a_further_frame(tmp_path: Path) -> None:
     folder = tmp_path / "projects" / PROJECT
     write(folder / f"{NAME}.jsonl", [Chat(NAME).prompt("Go.")])
@@ -260,6 +364,116 @@ def test_the_command_imports_a_file_and_a_folder(tmp_path: Path, capsys: pytest.
     }
     assert "Fix the test." in cli("log", NAME, "--actor", PROJECT).out
     assert cli("import", tmp_path / "nothing").code != 0
+
+
+def long_turn(chat: Chat) -> list[dict[str, Any]]:
+    """A turn of more messages than a log remembers."""
+    lines = [chat.prompt("Read all files.")]
+    for number in range(60):
+        lines += [*chat.reply("", ("Read", f"toolu_{number}", {})), chat.result(f"toolu_{number}", "x")]
+    return [*lines, *chat.reply("The wrong ones.")]
+
+
+@pytest.mark.parametrize("has_hook", [False, True])
+@pytest.mark.parametrize("size", [1, 10, 1_000])
+def test_going_back_over_a_long_turn_withdraws_it(size: int, has_hook: bool) -> None:
+    chat, name = Chat(NAME), LogName("p", "s")
+    lines = [chat.prompt("One."), *chat.reply("First.")]
+    at = chat.last
+    lines += long_turn(chat)
+    chat.last = at
+    right = [chat.line("system"), chat.prompt("Two.", promptId="p2"), *chat.reply("Better.")]
+    with holdfast.open("memory:") as engine:
+        for first in range(0, len(lines), size):
+            ClaudeLog(engine, name, observe=True).append(lines[first : first + size])
+        log = ClaudeLog(engine, name, observe=True)
+        if has_hook:
+            log.record_prompt("p2", "Two.")
+        for first in range(0, len(right), size):
+            log.append(right[first : first + size])
+        assert shown_in(log) == ["One.", "First.", "Two.", "Better."]
+        log = ClaudeLog(engine, name, observe=True)
+        if has_hook:
+            log.record_prompt("p3", "Three.")
+        log.append([chat.prompt("Three.", promptId="p3"), *chat.reply("Yes.")])
+        assert shown_in(log) == ["One.", "First.", "Two.", "Better.", "Three.", "Yes."]
+        assert engine.admin.verify().ok
+
+
+def test_a_hook_after_a_long_turn_that_was_taken_back_withdraws_nothing_else() -> None:
+    """The process has died after it withdrew the turn."""
+    chat, name = Chat(NAME), LogName("p", "s")
+    lines = [chat.prompt("One."), *chat.reply("First.")]
+    at = chat.last
+    with holdfast.open("memory:") as engine:
+        ClaudeLog(engine, name).append(lines + long_turn(chat))
+        log = ClaudeLog(engine, name)
+        session = log.open()
+        session.withdraw(after=session.messages(limit=1_000)[1])
+        log.record_prompt("p2", "Two.")
+        chat.last = at
+        file = {"type": "file", "filename": "notes.md", "content": "Remember."}
+        log.append([chat.line("attachment", attachment=file), chat.prompt("Two.", promptId="p2")])
+        assert shown_in(log) == ["One.", "First.", "notes.md:\nRemember.", "Two."]
+
+
+def test_going_back_to_a_prompt_that_a_hook_recorded_keeps_it() -> None:
+    chat, name = Chat(NAME), LogName("p", "s")
+    with holdfast.open("memory:") as engine:
+        log = ClaudeLog(engine, name)
+        log.append([chat.prompt("One."), *chat.reply("First.")])
+        log.record_prompt("p2", "Two.")
+        log.append([chat.prompt("Two.", promptId="p2")])
+        at = chat.last
+        log.append(chat.reply("No."))
+        chat.last = at
+        ClaudeLog(engine, name).append([chat.prompt("Think again."), *chat.reply("Yes.")])
+        assert shown_in(log) == ["One.", "First.", "Two.", "Think again.", "Yes."]
+
+
+def test_a_line_may_follow_anything_that_is_no_line(tmp_path: Path) -> None:
+    chat = Chat(NAME)
+    folder = tmp_path / "projects" / PROJECT
+    source = write(folder / f"{NAME}.jsonl", [chat.prompt("Hello.")])
+    source.write_bytes(source.read_bytes() + b"{broken\n")
+    with holdfast.open("memory:") as engine:
+        import_logs(engine, source)
+        session = engine.session(NAME, actor=PROJECT)
+        log = ClaudeLog(engine, LogName(PROJECT, NAME))
+        log.note("claude.compaction", "c1", None)
+        keys = [
+            entry.key for kind in ("claude.broken", "claude.compaction") for entry in session.entries.list(kind=kind)
+        ]
+        assert len(keys) == 2
+        for key in keys:
+            log.append([chat.prompt("Go on.", parentUuid=key), chat.prompt("Side.", parentUuid=key, isSidechain=True)])
+            log.append([chat.line("user", parentUuid=key, message={"content": "Sum."}, isCompactSummary=True)])
+        assert engine.admin.verify().ok
+
+
+def test_sub_agents_in_a_long_file_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = Chat(NAME)
+    lines: list[dict[str, Any]] = []
+    for number in range(40):
+        own = Chat(NAME)
+        lines += [chat.prompt("Go."), *chat.reply("", ("Task", f"toolu_{number}", {"prompt": f"Look {number}."}))]
+        lines += [own.prompt(f"Look {number}.", isSidechain=True), *own.reply("Nothing.", isSidechain=True)]
+        lines += [chat.result(f"toolu_{number}", "Nothing.")]
+    read: list[int] = []
+    read_lines_of = ClaudeLog._read_lines
+
+    def count(self: ClaudeLog, *args: Any) -> list[tuple[int, dict[str, Any]]]:
+        found = read_lines_of(self, *args)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(ClaudeLog, "_read_lines", count)
+    source = write(tmp_path / "projects" / PROJECT / f"{NAME}.jsonl", lines)
+    with holdfast.open("memory:") as engine:
+        import_logs(engine, source)
+        frames = engine.session(NAME, actor=PROJECT).frames.list()
+        assert [(each.goal, each.status) for each in frames] == [(f"Look {n}.", "completed") for n in range(40)]
+    assert sum(read) < 5 * len(lines)
 
 
 blocks = st.lists(

@@ -18,7 +18,8 @@ from holdfast.errors import HoldfastError, InvalidName, TooLarge
 FOLDER = "facts"
 _SUFFIX = ".md"
 _PLAIN = " !#$&'()+,-.;=@[]^_`{}~"
-"""Characters of keys that file names have as they are; others are written as in addresses, %2F."""
+"""Characters of keys that file names have as they are, as they have letters of all languages; others are written as in
+addresses, %2F."""
 _PAGE = 1_000
 
 
@@ -120,7 +121,8 @@ class FactFiles:
 
 
 def _name(key: str) -> str:
-    return quote(key, safe=_PLAIN) + _SUFFIX
+    letters = (each if not each.isascii() and each.isprintable() else quote(each, safe=_PLAIN) for each in key)
+    return "".join(letters) + _SUFFIX
 
 
 def _read_name(name: str, shown: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import holdfast
-from holdfast.errors import AlreadyTerminal, ChildrenActive, InvalidArgument, KeyConflict
+from holdfast.errors import AlreadyTerminal, ChildrenActive, KeyConflict
 from holdfast.frameworks.claude_lines import Line, text_of_prompt
 from holdfast.frameworks.claude_messages import clean_name
 from holdfast.model import limits
@@ -96,8 +96,8 @@ class AgentFrames:
         """The frame that the sub-agent is in; None if it has none, or it has ended."""
         return self.ids[-1] if self.ids and self.ids[-1] in session.state().frames else None
 
-    def push(self, session: holdfast.Session, about: AgentDescription) -> None:
-        """Push a frame for what the sub-agent says next."""
+    def push(self, session: holdfast.Session, about: AgentDescription) -> bool:
+        """Push a frame for what the sub-agent says next. False if another process has pushed it, and ended it since."""
         self._number += 1
         inputs = self._inputs(about)
         key = shorten_name(f"claude/{session.scope.session}/{self._number}/{self.subpath}")
@@ -108,9 +108,13 @@ class AgentFrames:
         try:
             frame = session.frame(about.goal, budget=budget, inputs=inputs, parent=parent, **options).frame_id
         except KeyConflict:  # a process died before it stored the entry, and knew less of the sub-agent
-            frame = _find_frame(session, inputs["agent"], {*self.ids})
+            found = _find_frame(session, inputs["agent"], {*self.ids})
+            if found is None:
+                return False
+            frame = found
         self._note(session, frame=frame, call=about.call)
         self.ids.append(frame)
+        return True
 
     def describe(self, session: holdfast.Session, about: AgentDescription) -> None:
         """Add to the frame what the log says of the sub-agent only after its first words."""
@@ -280,7 +284,8 @@ def is_finished(line: Line) -> bool:
     return is_description(line) and line.get("finished") is True
 
 
-def _find_frame(session: holdfast.Session, agent: str, known: set[str]) -> str:
+def _find_frame(session: holdfast.Session, agent: str, known: set[str]) -> str | None:
+    """The live frame of a sub-agent that no entry names."""
     after: str | None = None
     while page := session.frames.list(status="live", after=after):
         for state in page:
@@ -288,7 +293,7 @@ def _find_frame(session: holdfast.Session, agent: str, known: set[str]) -> str:
             if state.id not in known and type(inputs) is dict and inputs.get("agent") == agent:
                 return state.id
         after = page[-1].id
-    raise InvalidArgument(argument="agent", reason=f"the frame of the sub-agent {agent!r} is not live")
+    return None
 
 
 def _read_messages(session: holdfast.Session, frames: set[str]) -> list[Message]:

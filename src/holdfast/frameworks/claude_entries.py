@@ -125,11 +125,11 @@ class LogEntries:
 
     # Lines
 
-    def _name_lines(self, lines: Sequence[Line]) -> list[tuple[str, Line]]:
+    def _name_lines(self, lines: Sequence[Line], keys: Sequence[str]) -> list[tuple[str, Line]]:
         """Each line with its key, without those whose uuid comes twice."""
         named: dict[str, Line] = {}
-        for line in lines:
-            named.setdefault(self._key(line) or f"line-{secrets.token_hex(12)}", line)
+        for line, key in zip(lines, keys, strict=True):
+            named.setdefault(self._key(line) or key or f"line-{secrets.token_hex(12)}", line)
         return list(named.items())
 
     def _append_batch(
@@ -199,6 +199,14 @@ class LogEntries:
             if len(page) < size or page[-1].seq <= after:
                 return lines[::-1]
             before = page[-1].seq
+
+
+def find_line(session: holdfast.Session, key: str) -> tuple[int, Line] | None:
+    """The line of an entry, with its seq. A line can name anything as the one that it follows."""
+    entry = session.entries.get(key) if key else None
+    if entry is None or entry.kind not in (LINE_KIND, agent_kind(LINE_KIND)):
+        return None
+    return entry.seq, decode(entry.body)
 
 
 def agent_kind(kind: str) -> str:

@@ -136,22 +136,32 @@ def _import_file(log: ClaudeLog, file: Path, imported: ImportedLogs) -> None:
     messages = session.state().messages if session is not None else 0
     uuids = {line_id(line) for line in stored}
     others = collections.Counter(_digest(line) for line in stored if not line_id(line))
+    log.note_ends(stored)
     batch: list[Line] = []
+    keys: list[str] = []
+    seen: collections.Counter[str] = collections.Counter()
     for number, content in _read_contents(file):
         line = _parse(content)
         if line is None:
             imported.broken += _keep_broken(log, number, content)
-        elif not (line_id(line) in uuids if line_id(line) else others[_digest(line)] > 0):
-            batch.append(line)
-            uuids.add(line_id(line))
-        elif not line_id(line):
-            others[_digest(line)] -= 1
+        elif line_id(line):
+            if line_id(line) not in uuids:
+                batch.append(line)
+                keys.append("")
+                uuids.add(line_id(line))
+        else:
+            digest = _digest(line)
+            seen[digest] += 1
+            if seen[digest] > others[digest]:
+                batch.append(line)
+                keys.append(_name_other(log, digest, seen[digest]))
         if len(batch) == _BATCH:
             imported.lines += len(batch)
-            log.append(batch)
-            batch = []
+            log.append(batch, keys=keys)
+            batch, keys = [], []
     imported.lines += len(batch)
-    log.append(batch)
+    log.append(batch, keys=keys)
+    log.follow()  # also what an import that was killed has stored
     session = log.session()
     imported.messages += (session.state().messages if session is not None else 0) - messages
     imported.sessions += not log.name.subpath
@@ -218,6 +228,12 @@ def _parse(content: bytes) -> Line | None:
 
 def _digest(line: Line) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
+
+
+def _name_other(log: ClaudeLog, digest: str, number: int) -> str:
+    """The key of a line without a uuid: the same in each process that imports the file."""
+    name = f"{log.name.subpath}/{digest}/{number}"
+    return f"line-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _keep_broken(log: ClaudeLog, number: int, content: bytes) -> int:

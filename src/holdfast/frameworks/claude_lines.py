@@ -19,6 +19,8 @@ Line: TypeAlias = dict[str, Any]
 
 LineKind: TypeAlias = Literal["prompt", "note", "reply", "result", "summary"]
 
+CONVERSATION = ("user", "assistant", "attachment")
+"""The types of lines that can have a message."""
 _ATTACHED = frozenset(
     {
         "file",

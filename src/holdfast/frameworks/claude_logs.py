@@ -43,17 +43,20 @@ from holdfast.frameworks.claude_entries import (
     LogName,
     agent_kind,
     decode,
+    find_line,
     name_entry,
     split_lines,
 )
 from holdfast.frameworks.claude_facts import confirm_facts
 from holdfast.frameworks.claude_lines import (
+    CONVERSATION,
     Line,
     LogMessage,
     find_kept_lines,
     is_sidechain,
     line_id,
     mark_copies,
+    read_line,
     read_lines,
     text_of_prompt,
 )
@@ -101,8 +104,8 @@ class ClaudeLog(LogEntries):
         self._progress = LogProgress(agent=name.subpath)
         self._taken_back: dict[HookPrompt, tuple[LedgerFacts, ...]] = {}
         """What a hook recorded and is recorded again with its line, with the facts that rest on it."""
-        self._parents: dict[str, str | None] = {}
-        """The line that a line follows, by their uuids; of lines that were read here."""
+        self._parents: dict[str, tuple[str | None, bool]] = {}
+        """By the uuid of a line that was read here: the line that it follows, and whether it may have a message."""
         self._agents: dict[str, ClaudeLog] = {}
         self._main = self
         """The log of the session."""
@@ -111,6 +114,8 @@ class ClaudeLog(LogEntries):
         self._is_held = False
         self._ends: list[AgentEnd] = []
         """What was read, while this log is held, of sub-agents that did not complete."""
+        self._old_ends: list[AgentEnd] = []
+        """What was stored of them before: a process that was killed may have ended no frame."""
         self._calls: dict[str, str] = {}
         """Calls that start sub-agents in the file of a session, by their prompts."""
         self._roots: dict[str, str] = {}
@@ -184,16 +189,16 @@ class ClaudeLog(LogEntries):
 
     # Lines
 
-    def append(self, lines: Sequence[Line], fold: Fold | None = None) -> None:
-        """Store lines, and record what they say. A line with a uuid is stored once, one without each time. With `fold`, the
-        summary is stored with them."""
+    def append(self, lines: Sequence[Line], fold: Fold | None = None, *, keys: Sequence[str] = ()) -> None:
+        """Store lines, and record what they say. A line with a uuid is stored once, one without each time, unless `keys`
+        has a key for it. With `fold`, the summary is stored with them."""
         if not lines:
             return
         with self._lock:
             session = self.open()
             if self._agent is not None:
                 self._agent.name(session)
-            named = self._name_lines(lines)
+            named = self._name_lines(lines, keys or [""] * len(lines))
             for batch in split_lines(named):
                 before, version = self._append_batch(session, batch, fold)
                 if self._progress.version == before:  # nobody else wrote
@@ -213,6 +218,10 @@ class ClaudeLog(LogEntries):
         """The logs of the sub-agents that this one starts are read after it: complete no frame of it before end()."""
         self._is_held = True
 
+    def note_ends(self, lines: Iterable[Line]) -> None:
+        """Note what stored lines say of sub-agents that did not complete, for end()."""
+        self._old_ends += (end for line in lines for end in find_ends(line) if end.status != "completed")
+
     def end(self, status: Ending = "completed") -> None:
         """Nothing more comes: end the frame of this sub-agent, or those of all sub-agents in the file of this session. One
         is completed if its last reply calls no tool, and no sub-agent of it goes on; else it goes on."""
@@ -223,6 +232,8 @@ class ClaudeLog(LogEntries):
                 self._follow(session, is_over=True)
                 ends, self._ends = self._ends, []
                 self._end_agents(session, ends)
+                old, self._old_ends = self._old_ends, []
+                self._end_agents(session, old, is_old=True)
                 self._settle(session, status, is_over=True)
             for log in list(self._agents.values()):
                 if log._file is not None:
@@ -240,7 +251,9 @@ class ClaudeLog(LogEntries):
                 messages = read_lines(each for each in lines if self._is_own(each[1]))
                 if not is_over and self._awaits_description(lines, messages):
                     return
-                self._enter_frame(session, messages)
+                if not self._enter_frame(session, messages, lines):
+                    self._start_over()
+                    continue
                 self._record(session, messages)
             except VersionConflict:
                 self._start_over()
@@ -279,17 +292,30 @@ class ClaudeLog(LogEntries):
         is_described = any(is_description(line) for _, line in lines)
         return not is_described and all(message.kind == "prompt" for message in messages)
 
-    def _enter_frame(self, session: holdfast.Session, messages: list[LogMessage]) -> None:
-        """Push a frame for what a sub-agent says, if it has none, or the last one has ended."""
-        if self._agent is None or not self._progress.misses(messages) or self._agent.find_live(session):
-            return
-        self._agent.push(session, self._describe(session))
+    def _enter_frame(
+        self, session: holdfast.Session, messages: list[LogMessage], lines: list[tuple[int, Line]]
+    ) -> bool:
+        """Push a frame for what a sub-agent says, if it has none, or the last one has ended. False if another process has
+        done so meanwhile."""
+        if self._agent is None or not self._progress.misses(messages):
+            return True
+        for _ in range(_TRIES):
+            live = self._agent.find_live(session)
+            if session.state().version == self._progress.version:
+                break
+            self._reload(session)  # another process may have recorded them, and ended the frame
+        if live or not self._progress.misses(messages):
+            return True
+        has_all = self._file is not None and not self._agent.ids  # and the file can be long
+        if not self._agent.push(session, self._describe(session, lines if has_all else None)):
+            return False
         self._is_finished = False
         self._reload(session)
+        return True
 
-    def _describe(self, session: holdfast.Session) -> AgentDescription:
-        lines = (line for _, line in self._read_own_lines(session, 1))
-        return describe_agent(self.name.subpath, lines, self._calls)
+    def _describe(self, session: holdfast.Session, lines: list[tuple[int, Line]] | None = None) -> AgentDescription:
+        own = lines if lines is not None else self._read_own_lines(session, 1)
+        return describe_agent(self.name.subpath, (line for _, line in own), self._calls)
 
     def _settle(self, session: holdfast.Session, status: Ending, *, is_over: bool = False) -> None:
         """End the frame of a sub-agent with its last reply."""
@@ -308,10 +334,13 @@ class ClaudeLog(LogEntries):
             if above is not None:
                 self.agent(above).follow()  # it may have waited for this one
 
-    def _end_agents(self, session: holdfast.Session, ends: Iterable[AgentEnd]) -> None:
-        """End the frames of sub-agents of which this log was told that they have ended."""
+    def _end_agents(self, session: holdfast.Session, ends: Iterable[AgentEnd], *, is_old: bool = False) -> None:
+        """End the frames of sub-agents of which this log was told that they have ended. What is old says nothing of a
+        further frame."""
         for end in ends:
             subpath = find_agent(session, end, self._agent.find_live(session) if self._agent is not None else "")
+            if is_old and subpath is not None and len(self.agent(subpath).frames()) > 1:
+                continue
             if subpath is not None:
                 self.agent(subpath).end(end.status)
             elif self._is_held and end.status != "completed":
@@ -360,7 +389,9 @@ class ClaudeLog(LogEntries):
             if batch and (goes_back or message.kind == "summary" or len(batch) == _BATCH_MESSAGES):
                 self._record_batch(session, batch)
                 batch = []
-            if goes_back and parent in progress.ids:
+            if progress.is_recorded(message):  # by another process, since this one looked
+                continue
+            if goes_back and parent is not None and self._find_message(session, parent):
                 progress.withdraw(session, self._conversation(session), progress.ids[parent])
             if progress.is_recorded(message):  # by another process, since this one looked
                 continue
@@ -374,15 +405,30 @@ class ClaudeLog(LogEntries):
     def _find_parent(self, session: holdfast.Session, prompt: LogMessage, batch: list[LogMessage]) -> str | None:
         """The uuid of the line of a message that a prompt follows; None if there is none that is known."""
         pending = {uuid for each in batch for uuid in each.ids}
-        at, steps = prompt.parent, 0
+        at, steps, is_found = prompt.parent, 0, None
         while at is not None and at not in pending and at not in self._progress.ids:
             if at not in self._parents:
-                entry = session.entries.get(self._key({"uuid": at})) if at else None
-                self._note_parents([] if entry is None else [(entry.seq, decode(entry.body))])
-            at, steps = self._parents.get(at), steps + 1
+                found = find_line(session, self._key({"uuid": at}))
+                self._note_parents([] if found is None else [found])
+            parent, is_message = self._parents.get(at, (None, False))
+            if is_message and is_found is None:  # it is not recent
+                is_found = self._find_message(session, at)
+                if is_found:
+                    return at
+            at, steps = parent, steps + 1
             if steps == _STEPS:
                 return None
         return at
+
+    def _find_message(self, session: holdfast.Session, uuid: str) -> bool | None:
+        """Whether the message of a line is recorded; None if the line has none."""
+        if uuid in self._progress.ids:
+            return True
+        found = find_line(session, self._key({"uuid": uuid}))
+        message = read_line(found[1], found[0]) if found is not None else None
+        if message is None or message.kind == "summary":
+            return None
+        return self._progress.find(session, uuid, message.prompt)
 
     def _note_parents(self, lines: Iterable[tuple[int, Line]]) -> None:
         if len(self._parents) > _PARENTS:
@@ -390,7 +436,8 @@ class ClaudeLog(LogEntries):
         for _, line in lines:
             self._is_finished = self._is_finished or is_finished(line)
             parent = line.get("parentUuid")
-            self._parents[line_id(line)] = parent if type(parent) is str else None
+            is_message = line.get("type") in CONVERSATION and self._is_own(line)
+            self._parents[line_id(line)] = (parent if type(parent) is str else None, is_message)
 
     def _record_batch(self, session: holdfast.Session, batch: list[LogMessage]) -> list[Message]:
         progress = self._progress
@@ -587,8 +634,8 @@ class ClaudeLog(LogEntries):
     def _read_kept(self, session: holdfast.Session, summary: LogMessage) -> list[str]:
         """The uuids of the lines that Claude Code shows after a summary, although they are before it: the line that the
         summary follows names them."""
-        entry = session.entries.get(self._key({"uuid": summary.parent})) if summary.parent else None
-        return find_kept_lines(decode(entry.body)) if entry is not None else []
+        found = find_line(session, self._key({"uuid": summary.parent}))
+        return find_kept_lines(found[1]) if found is not None else []
 
 
 def _find_root(session: holdfast.Session, line: Line) -> str:
@@ -598,9 +645,8 @@ def _find_root(session: holdfast.Session, line: Line) -> str:
     passed: set[str] = set()
     while type(parent := line.get("parentUuid")) is str and parent not in passed:
         passed.add(parent)
-        entry = session.entries.get(name_entry(parent)) if parent else None
-        above = decode(entry.body) if entry is not None else {}
-        if not is_sidechain(above):
+        found = find_line(session, name_entry(parent))
+        if found is None or not is_sidechain(found[1]):
             break
-        line = above
+        line = found[1]
     return line_id(line)

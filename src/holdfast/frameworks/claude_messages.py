@@ -44,6 +44,8 @@ class LogProgress(msgspec.Struct):
     """The seq of the last line whose message is recorded, or that has none."""
     ids: dict[str, int] = msgspec.field(default_factory=dict)
     """The seq of the message of each line, by its uuid; of recent lines."""
+    hooks: dict[str, int] = msgspec.field(default_factory=dict)
+    """The seq of the message of each prompt that a hook recorded, by its id; of recent ones that are shown."""
     awaited: list[HookPrompt] = msgspec.field(default_factory=list)
     """The newest messages, as far as a hook recorded them and their lines have not come: in their order."""
     accepted: dict[int, list[str]] = msgspec.field(default_factory=dict)
@@ -61,8 +63,8 @@ class LogProgress(msgspec.Struct):
     reply_stop: str = ""
     """Why the model stopped, if its line says it."""
 
-    def reload(self, session: holdfast.Session) -> None:
-        """Read the newest messages, until one of a line is among them."""
+    def reload(self, session: holdfast.Session, until: str = "") -> None:
+        """Read the newest messages, until one of a line is among them that is shown; with `until`, that of this line."""
         version = session.state().version
         fresh = LogProgress(agent=self.agent, frames=self.frames, version=version, accepted=self.accepted)
         first = min((int(frame[1:]) for frame in self.frames), default=version if self.agent else 0)
@@ -71,7 +73,7 @@ class LogProgress(msgspec.Struct):
         while before is not None:
             page = session.messages(before=before, limit=_PAGE)
             pages.append(page)
-            is_known = any("last" in mark_of(message) and self._is_own(message) for message in page)
+            is_known = any(self._is_reached(message, until) for message in page)
             before = page[0].seq if page and not is_known and page[0].seq > first else None
         fresh.add(message for page in reversed(pages) for message in page)
         fresh.add(message for message in session.evidence(limit=_PAGE) if message.seq <= version)
@@ -79,6 +81,21 @@ class LogProgress(msgspec.Struct):
         fresh.last = max(fresh.last, self.last if self.version >= 0 else 0)
         for name in self.__struct_fields__:
             setattr(self, name, getattr(fresh, name))
+
+    def _is_reached(self, message: Message, until: str) -> bool:
+        mark = mark_of(message)
+        if until:
+            return until in mark.get("ids", ()) and self._is_own(message)
+        return "last" in mark and not message.withdrawn and self._is_own(message)
+
+    def find(self, session: holdfast.Session, uuid: str, prompt: str) -> bool:
+        """Whether the session has the message of a line, also if that was long ago. Then `ids` has the uuid. `prompt` is
+        the id of the prompt that the line says, if it says one."""
+        if uuid not in self.ids:
+            self.reload(session, uuid)
+        if uuid not in self.ids and prompt in self.hooks:
+            self.ids[uuid] = self.hooks[prompt]
+        return uuid in self.ids
 
     def add(self, messages: Iterable[Message]) -> None:
         """Note recorded messages."""
@@ -96,6 +113,8 @@ class LogProgress(msgspec.Struct):
                 self.accepted = {seq: ids for seq, ids in self.accepted.items() if seq > message.seq}
             if message.late or message.withdrawn or message.frame != (self.frames[-1] if self.frames else None):
                 continue
+            if "hook" in mark:
+                self.hooks[mark["hook"]] = message.seq
             if message.seq in self.accepted:
                 self.ids |= dict.fromkeys(self.accepted[message.seq], message.seq)
             elif "hook" in mark:
@@ -167,7 +186,7 @@ class LogProgress(msgspec.Struct):
                 return all(each.kind == "result" for each in batch[at + 1 :])
         seq = self.ids.get(uuid, 0)
         if seq not in self.kinds:
-            return True  # withdrawn, or long ago
+            return True  # withdrawn, or of an earlier frame
         awaited = {each.seq for each in self.awaited}
         later = (self.kinds[each] for each in self.seqs if each > seq and each not in awaited)
         return all(each.kind == "result" for each in batch) and all(kind == "result" for kind in later)

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
@@ -167,6 +168,19 @@ def test_facts_are_files_and_an_edit_sets_the_fact(engine: holdfast.Engine) -> N
     session = engine.create_session("s", user="ada")
     session.record("user", "What do I drink?")
     assert "water" in json.dumps(session.pack().anthropic())
+
+
+@pytest.mark.parametrize("key", ["größe", "お気に入りの飲み物", "любимый чай", "50%41 é", "👨\u200d👩", "a\u202eb"])
+def test_facts_of_any_language_have_the_names_that_they_were_given(file_engine: holdfast.Engine, key: str) -> None:
+    tool = MemoryTool(file_engine, user="ada")
+    file_engine.ledger(user="ada").set(key, "tea", authority="agent")
+    size, path = run(tool, "view", path="/memories/facts").split("\n")[-1].split("\t")
+    hidden = [each for each in key if each == "%" or not each.isprintable()]
+    assert (size, path) == ("4B", f"/memories/facts/{''.join(quote(e) if e in hidden else e for e in key)}.md")
+    run(tool, "str_replace", path=path, old_str="tea", new_str="coffee")
+    assert {fact.key: fact.value for fact in file_engine.ledger(user="ada").items()} == {key: "coffee"}
+    run(tool, "delete", path=path)
+    assert file_engine.ledger(user="ada").get(key) is None
 
 
 def test_refused_edits_of_facts_say_why(file_engine: holdfast.Engine) -> None:

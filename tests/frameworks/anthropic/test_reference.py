@@ -38,6 +38,17 @@ paths = st.one_of(
     ),
 )
 few_paths = st.sampled_from(["/memories/a", "/memories/notes/b.md"])
+few_folders = st.sampled_from(["/memories/notes", "/memories/A b/ü", "/memories/.hidden"])
+targets = st.sampled_from(
+    [
+        "/memories/c",
+        "/memories/notes/c",
+        "/memories/new/ü/c.md",
+        "/memories/A b/ü",
+        "/memories/a/x",
+        "/memories/notes/notes/n",
+    ]
+)
 line_texts = st.builds(
     lambda lines, end: "\n".join(lines) + end,
     st.lists(st.sampled_from(["one", "two", "three", "four", "five", "", "x\r"]), min_size=2, max_size=9),
@@ -105,11 +116,13 @@ class BothTools(RuleBasedStateMachine):
 
     @rule(path=few_paths, old_str=words, new_str=st.one_of(words, line_texts))
     def replace_word(self, path: str, old_str: str, new_str: str) -> None:
+        self.run(command="create", path=path, file_text="one\ntwo\n")
         self.run(command="str_replace", path=path, old_str=old_str, new_str=new_str)
         self.run(command="view", path=path, view_range=None)
 
     @rule(path=few_paths, insert_line=st.integers(0, 6), insert_text=line_texts)
     def insert_lines(self, path: str, insert_line: int, insert_text: str) -> None:
+        self.run(command="create", path=path, file_text="one\n")
         self.run(command="insert", path=path, insert_line=insert_line, insert_text=insert_text)
         self.run(command="view", path=path, view_range=[insert_line, insert_line + 3])
 
@@ -120,6 +133,27 @@ class BothTools(RuleBasedStateMachine):
     @rule(old_path=paths, new_path=paths)
     def rename(self, old_path: str, new_path: str) -> None:
         self.run(command="rename", old_path=old_path, new_path=new_path)
+
+    @rule(path=few_paths, new_path=targets, back=st.booleans())
+    def rename_file(self, path: str, new_path: str, back: bool) -> None:
+        self.run(command="create", path=path, file_text="one\n")
+        self.run(command="rename", old_path=path, new_path=new_path)
+        if back:
+            self.run(command="rename", old_path=new_path, new_path=path)
+
+    @rule(old_path=few_folders, new_path=targets)
+    def rename_folder(self, old_path: str, new_path: str) -> None:
+        self.run(command="create", path=f"{old_path}/in.md", file_text="one\n")
+        self.run(command="rename", old_path=old_path, new_path=new_path)
+
+    @rule(path=few_paths, below=st.sampled_from(["x", "x/y"]))
+    def go_inside_a_file(self, path: str, below: str) -> None:
+        """The file system has no words for this, so only the memory tool has."""
+        self.run(command="create", path=path, file_text="one\n")
+        for command in ("view", "delete"):
+            self.run(command=command, path=f"{path}/{below}")
+        self.run(command="create", path=f"{path}/{below}", file_text="two\n")
+        self.run(command="rename", old_path=path, new_path=f"{path}/{below}")
 
     @rule()
     def clear(self) -> None:
@@ -137,6 +171,96 @@ class BothTools(RuleBasedStateMachine):
 
 BothTools.TestCase.settings = settings(max_examples=figure(60, 2_000), stateful_step_count=25, deadline=None)
 TestBothTools = BothTools.TestCase
+
+
+WRONG = ("memories/a", "/memories/../a")
+EVERY_TEXT: list[tuple[str, dict[str, Any]]] = [
+    ("Here're the files and directories up to 2 levels deep in /memories,", {"command": "view", "path": "/memories"}),
+    *(
+        (start, {"command": command, name: path, **fields})
+        for command, names, fields in (
+            ("view", ["path"], {}),
+            ("create", ["path"], {"file_text": "x"}),
+            ("str_replace", ["path"], {"old_str": "x", "new_str": "y"}),
+            ("insert", ["path"], {"insert_line": 0, "insert_text": "x"}),
+            ("delete", ["path"], {}),
+            ("rename", ["old_path"], {"new_path": "/memories/z"}),
+            ("rename", ["new_path"], {"old_path": "/memories/z"}),
+        )
+        for name in names
+        for path, start in zip(
+            WRONG, ("Path must start with /memories", "Path /memories/../a would escape"), strict=True
+        )
+    ),
+    ("File created successfully", {"command": "create", "path": "/memories/d/a", "file_text": "one\ntwo\none"}),
+    ("File /memories/d/a already", {"command": "create", "path": "/memories/d/a", "file_text": "x"}),
+    ("File /memories/d already", {"command": "create", "path": "/memories/d", "file_text": "x"}),
+    ("Here's the content of /memories/d/a", {"command": "view", "path": "/memories/d/a", "view_range": [2, -1]}),
+    ("The path /memories/none does not", {"command": "view", "path": "/memories/none"}),
+    (
+        "The path /memories/none does not",
+        {"command": "str_replace", "path": "/memories/none", "old_str": "", "new_str": ""},
+    ),
+    (
+        "The path /memories/none does not",
+        {"command": "insert", "path": "/memories/none", "insert_line": 0, "insert_text": ""},
+    ),
+    ("The path /memories/none does not", {"command": "delete", "path": "/memories/none"}),
+    ("The path /memories/d is not", {"command": "str_replace", "path": "/memories/d", "old_str": "", "new_str": ""}),
+    ("The path /memories/d is not", {"command": "insert", "path": "/memories/d", "insert_line": 0, "insert_text": ""}),
+    (
+        "No replacement was performed, old_str `six`",
+        {"command": "str_replace", "path": "/memories/d/a", "old_str": "six", "new_str": ""},
+    ),
+    (
+        "No replacement was performed. Multiple occurrences of old_str `one` in lines: 1, 3.",
+        {"command": "str_replace", "path": "/memories/d/a", "old_str": "one", "new_str": ""},
+    ),
+    (
+        "The memory file has been edited.",
+        {"command": "str_replace", "path": "/memories/d/a", "old_str": "two", "new_str": "2\n2"},
+    ),
+    (
+        "Invalid `insert_line` parameter: 9. It should be within the range [0, 4].",
+        {"command": "insert", "path": "/memories/d/a", "insert_line": 9, "insert_text": ""},
+    ),
+    (
+        "The file /memories/d/a has been edited.",
+        {"command": "insert", "path": "/memories/d/a", "insert_line": 4, "insert_text": "end\n\n"},
+    ),
+    (
+        "Successfully renamed /memories/d/a to /m",
+        {"command": "rename", "old_path": "/memories/d/a", "new_path": "/memories/e/f/a"},
+    ),
+    (
+        "The path /memories/d/a does not",
+        {"command": "rename", "old_path": "/memories/d/a", "new_path": "/memories/g/a"},
+    ),
+    (
+        "The destination /memories/g already",
+        {"command": "rename", "old_path": "/memories/e", "new_path": "/memories/g"},
+    ),
+    (
+        "Successfully renamed /memories/e to /m",
+        {"command": "rename", "old_path": "/memories/e", "new_path": "/memories/g/e"},
+    ),
+    ("Cannot rename the /memories", {"command": "rename", "old_path": "/memories", "new_path": "/memories/h"}),
+    ("Cannot delete the /memories", {"command": "delete", "path": "/memories/"}),
+    ("Successfully deleted /memories/g", {"command": "delete", "path": "/memories/g"}),
+    ("File created successfully", {"command": "create", "path": "/memories/long", "file_text": "\n" * 999_999}),
+    ("File /memories/long exceeds maximum line limit", {"command": "view", "path": "/memories/long"}),
+]
+
+
+def test_every_text_of_the_reference_is_said_alike(file_engine: holdfast.Engine) -> None:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
+        tools = BetaLocalFilesystemMemoryTool(folder), MemoryTool(file_engine, user="ada")
+        for start, command in EVERY_TEXT:
+            expected, given = (answer(tool, command) for tool in tools)
+            assert expected[1].startswith(start), command
+            assert given == expected, command
+            listed = [answer(tool, {"command": "view", "path": "/memories"}) for tool in tools]
+            assert listed[0] == listed[1]
 
 
 def test_a_missing_file_is_missing_wherever_it_is_moved_to(file_engine: holdfast.Engine) -> None:
