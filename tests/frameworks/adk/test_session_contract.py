@@ -30,7 +30,7 @@ of this file for each, and where ADK's own services diverge.
 | the same event again changes nothing | again | Sqlite: IntegrityError |
 | two events with one id are both stored | one id | Sqlite, Database: IntegrityError |
 | get_user_state has no prefixes, and is {} for none; it has the last value that an event set | user state | – |
-| events come back in the order of their appends, at the time that they had | event order | Sqlite, Database: equal times by id |
+| events come back in the order of their appends, with their times | event order | Sqlite, Database: equal times by id |
 | appends of one object at the same time are all stored | together | – |
 | a session is deleted with all its events, and its id is free | deleted | – |
 """
