@@ -102,6 +102,11 @@ def live_events(events: Sequence[Event]) -> list[Event]:
     return kept[::-1]
 
 
+def is_node_input(event: Event) -> bool:
+    """Whether this is the input of an agent in a workflow: it is in the list while the agent runs, and nobody stores it."""
+    return event.author == "user" and not event.invocation_id and bool(event.node_info.path)
+
+
 def is_shown(event: Event) -> bool:
     """Whether an event is a part of the conversation: it has content, and does not ask the client of ADK."""
     if event.partial or not event.content or not event.content.parts or event.actions.compaction:

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from google.adk.events.event import Event
 
 import holdfast
-from holdfast.adk.events import belongs_to, live_events, to_messages
+from holdfast.adk.events import belongs_to, is_node_input, live_events, to_messages
 from holdfast.adk.names import Conversations, escape_name
 from holdfast.errors import CallsOpen, KeyConflict, LocalOnly, PackChanged
 from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
@@ -44,7 +44,7 @@ def list_messages(events: Sequence[Event], branch: str, scope: str) -> list[Shad
     messages: list[ShadowMessage] = []
     answered: set[str] = set()
     for event in live_events(events):
-        if not belongs_to(event, branch, scope):
+        if not belongs_to(event, branch, scope) or is_node_input(event):
             continue
         is_foreign = bool(event.branch) and not branch
         for message in to_messages(event, flat=is_foreign):

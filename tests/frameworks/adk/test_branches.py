@@ -13,6 +13,7 @@ from google.adk.agents.sequential_agent import SequentialAgent
 from google.adk.apps.app import EventsCompactionConfig
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.adk.workflow import START, JoinNode, Workflow
 
 import holdfast
 from holdfast.adk import Plugin, SessionService
@@ -78,6 +79,46 @@ def test_siblings_have_conversations_of_their_own(engine: holdfast.Engine, build
     assert not any(message.tool_calls for message in main.messages())
     assert len(main.packs.list()) == 2
     assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("build", [SessionService, lambda _: InMemorySessionService()], ids=["own", "in memory"])
+def test_agents_of_a_workflow_have_conversations_of_their_own(file_engine: holdfast.Engine, build: Build) -> None:
+    """What a workflow gives to an agent as its input is in the list of events only while the agent runs."""
+    one = ScriptedModel.of(call("look", what="sun"), "One: sun.", "One: sea.")
+    two, merger = ScriptedModel.of("Two: moon.", "Two: land."), ScriptedModel.of("Merged.", "Merged again.")
+    first = LlmAgent(name="one", model=one, tools=[look])
+    both = JoinNode(name="both")
+    last = LlmAgent(name="last", model=merger)
+    edges: Any = [(START, first, both), (START, LlmAgent(name="two", model=two), both), (both, last)]
+    service = build(file_engine)
+    runner = build_runner(Workflow(name="team", edges=edges), service, Plugin(file_engine, budget=8_000))
+
+    async def talk() -> None:
+        await create(service)
+        await ask(runner, "Look at both.")
+        await ask(runner, "Once more.")
+
+    run(talk())
+    assert show(one.requests[1]) == [
+        "user: Look at both.",
+        "model: call look {'what': 'sun'}",
+        "user: result look {'seen': 'sun'}",
+    ]
+    main = file_engine.session("s1", actor="desk/ada")
+    said = [message.text for message in main.messages()]
+    assert [each for each in said if not each.startswith(("One", "Two", "["))] == [
+        "Look at both.",
+        "Merged.",
+        "Once more.",
+        "Merged again.",
+    ]
+    assert len(said) == 10
+    threads = [row.thread for row in file_engine.sessions(actor="desk/ada") if not row.thread.startswith("#")]
+    for thread in threads:
+        state = file_engine.session("s1", actor="desk/ada", thread=thread or None).state()
+        assert (state.withdrawn, state.open_calls) == (0, ()), thread
+    assert len(threads) == 3
+    assert file_engine.admin.verify().ok
 
 
 def test_a_deleted_session_takes_its_branches_with_it(file_engine: holdfast.Engine) -> None:
