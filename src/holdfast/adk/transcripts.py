@@ -125,15 +125,13 @@ class Transcripts:
         messages = to_messages(event)
         if not messages:
             return
-        if not key:
-            recorded = record_messages(main, event, messages, pack, late)
-        else:
-            recorded = record_messages(conversations.branch(*names, key), event, messages, pack, late)
-            if not event.isolation_scope:
-                recorded = record_messages(main, event, to_messages(event, flat=True), None)
+        session = conversations.branch(*names, key) if key else main
+        recorded = record_messages(session, event, messages, pack, late)
+        if key and not event.isolation_scope:
+            session, recorded = main, record_messages(main, event, to_messages(event, flat=True), None)
         if observe and event.author == "user" and not event.get_function_responses():
             for message in recorded:
-                main.observe(message)
+                session.observe(message)
 
 
 def record_messages(

@@ -121,6 +121,51 @@ def test_agents_of_a_workflow_have_conversations_of_their_own(file_engine: holdf
     assert file_engine.admin.verify().ok
 
 
+@pytest.mark.parametrize("build", [SessionService, lambda _: InMemorySessionService()], ids=["own", "in memory"])
+def test_an_agent_with_a_task_talks_with_the_user_in_a_conversation_of_its_own(
+    engine: holdfast.Engine, build: Build
+) -> None:
+    """ADK isolates it: the agent that gave the task is shown the result alone. Facts from there hold everywhere."""
+    said = "Actually, my shipping address is now 456 Oak Ave."
+    helper = ScriptedModel.of("Which address?", call("look", what="oak"), call("finish_task", result="Ship there."))
+    main_model = ScriptedModel.of(call("helper", request="find the address"), "I ship it.", "Bye.")
+    agent = LlmAgent(name="helper", description="asks", model=helper, tools=[look], mode="task")
+    service = build(engine)
+    root = LlmAgent(name="root", model=main_model, sub_agents=[agent])
+    runner = build_runner(root, service, Plugin(engine, budget=8_000))
+    ledger = engine.ledger(user="desk/ada")
+    ledger.set("shipping_address", "12 Main Street")
+
+    async def talk() -> None:
+        await create(service)
+        for text in ("Where does it go?", said, "Thanks."):
+            await ask(runner, text)
+
+    run(talk())
+    assert show(helper.requests[2])[:-1] == [
+        'user: {"request": "find the address"}',
+        "model: Which address?",
+        f"user: {said}",
+        "model: call look {'what': 'oak'}",
+        "user: result look {'seen': 'oak'}",
+    ]
+    assert show(main_model.requests[2])[:-1] == [
+        "user: Where does it go?",
+        "model: call helper {'request': 'find the address'}",
+        "user: result helper {'result': 'Ship there.'}",
+        "model: I ship it.",
+        "user: Thanks.",
+    ]
+    fact = ledger.get("shipping_address")
+    assert fact is not None
+    assert fact.value == "456 Oak Ave"
+    assert "shipping_address: 456 Oak Ave" in show(main_model.requests[2])[-1]
+    threads = [row for row in engine.sessions(actor="desk/ada") if not row.thread.startswith("#")]
+    states = [engine.session("s1", actor="desk/ada", thread=row.thread or None).state() for row in threads]
+    assert all((state.withdrawn, state.open_calls) == (0, ()) for state in states)
+    assert engine.admin.verify().ok
+
+
 def test_a_deleted_session_takes_its_branches_with_it(file_engine: holdfast.Engine) -> None:
     service = SessionService(file_engine)
 
