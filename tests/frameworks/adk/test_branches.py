@@ -14,6 +14,7 @@ from google.adk.apps.app import EventsCompactionConfig
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.workflow import START, JoinNode, Workflow
+from google.genai import types
 
 import holdfast
 from holdfast.adk import Plugin, SessionService
@@ -164,6 +165,62 @@ def test_an_agent_with_a_task_talks_with_the_user_in_a_conversation_of_its_own(
     states = [engine.session("s1", actor="desk/ada", thread=row.thread or None).state() for row in threads]
     assert all((state.withdrawn, state.open_calls) == (0, ()) for state in states)
     assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("name", [None, "call_7"], ids=["id of ADK", "id of the model"])
+@pytest.mark.parametrize("build", [SessionService, lambda _: InMemorySessionService()], ids=["own", "in memory"])
+def test_an_agent_that_a_call_runs_answers_by_its_result(
+    file_engine: holdfast.Engine, build: Build, name: str | None
+) -> None:
+    """What it says meanwhile comes before the result, in a branch of the call, and is not for the agent that called."""
+    asked = [
+        types.Part(function_call=types.FunctionCall(id=name and f"{name}{who}", name=who, args={"request": "sky"}))
+        for who in ("one", "two")
+    ]
+    one = ScriptedModel.of(call("look", what="sun"), "One: sun.")
+    two = ScriptedModel.of(call("look", what="moon"), "Two: moon.")
+    helpers: list[BaseAgent] = [
+        LlmAgent(name=who, description="looks", model=model, tools=[look], mode="single_turn")
+        for who, model in (("one", one), ("two", two))
+    ]
+    main_model = ScriptedModel.of(asked, "Both.", "Bye.")
+    service = build(file_engine)
+    root = LlmAgent(name="root", model=main_model, sub_agents=helpers)
+    runner = build_runner(root, service, Plugin(file_engine, budget=8_000))
+
+    async def talk() -> None:
+        await create(service)
+        await ask(runner, "Look at both.")
+        await ask(runner, "Thanks.")
+
+    run(talk())
+    assert show(one.requests[1]) == [
+        "user: sky",
+        "model: call look {'what': 'sun'}",
+        "user: result look {'seen': 'sun'}",
+    ]
+    assert show(main_model.requests[2])[:-1] == [
+        "user: Look at both.",
+        "model: call one {'request': 'sky'}",
+        "model: call two {'request': 'sky'}",
+        "user: result one {'result': 'One: sun.'}",
+        "user: result two {'result': 'Two: moon.'}",
+        "model: Both.",
+        "user: Thanks.",
+    ]
+    session = file_engine.session("s1", actor="desk/ada")
+    said = [message.text for message in session.messages()]
+    assert said[:2] + sorted(said[2:4]) + said[4:] == [
+        "Look at both.",
+        "",
+        "One: sun.",
+        "Two: moon.",
+        "Both.",
+        "Thanks.",
+        "Bye.",
+    ]
+    assert session.state().withdrawn == 0
+    assert file_engine.admin.verify().ok
 
 
 def test_a_deleted_session_takes_its_branches_with_it(file_engine: holdfast.Engine) -> None:
