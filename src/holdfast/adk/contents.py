@@ -18,13 +18,11 @@ from google.adk.events.event import Event
 from google.genai import types
 
 import holdfast
-from holdfast.adk.events import clean_json, is_shown, read_part
+from holdfast.adk.events import CLIENT_ID, clean_json, is_shown, read_part
 from holdfast.frameworks.accepted import accept_id
 from holdfast.frameworks.shown import ShownMessage
 from holdfast.types import Body
 
-_CLIENT_ID = "adk-"
-"""How ids begin that ADK gave to calls: it does not show them to every model."""
 _OTHER_AGENT = "For context:"
 """How ADK begins what another agent did."""
 
@@ -176,7 +174,7 @@ def _part_key(part: types.Part) -> str:
     """A part without the ids that ADK gave it."""
     fields = part.model_dump(mode="python", exclude_none=True)
     for name in ("function_call", "function_response"):
-        if str(fields.get(name, {}).get("id", "")).startswith(_CLIENT_ID):
+        if str(fields.get(name, {}).get("id", "")).startswith(CLIENT_ID):
             del fields[name]["id"]
     return repr(fields)
 

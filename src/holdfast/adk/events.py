@@ -23,6 +23,8 @@ from holdfast.frameworks.shadows import ShadowMessage
 
 ISSUER = "google"
 """The issuer of thoughts and of other parts that Holdfast does not understand."""
+CLIENT_ID = "adk-"
+"""How ids begin that ADK gave to calls: it does not show them to every model."""
 FRAMEWORK_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation", "adk_request_input"})
 """Calls with which ADK asks its client. No model sees them."""
 
@@ -100,6 +102,18 @@ def live_events(events: Sequence[Event]) -> list[Event]:
             number = firsts[target]
         number -= 1
     return kept[::-1]
+
+
+def is_node_input(event: Event) -> bool:
+    """Whether this is the input of an agent in a workflow: it is in the list while the agent runs, and nobody stores it."""
+    return event.author == "user" and not event.invocation_id and bool(event.node_info.path)
+
+
+def is_inside_call(event: Event, calls: Iterable[str]) -> bool:
+    """Whether an event comes from inside one of these calls, such as one that runs an agent or reports its progress. Its
+    branch has the id of the call, and the agent that called is shown the result alone. ADK's own ids are always such."""
+    path = f"{event.branch or ''}."
+    return f"@{CLIENT_ID}" in path or any(f"@{call}." in path for call in calls)
 
 
 def is_shown(event: Event) -> bool:

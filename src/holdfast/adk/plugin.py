@@ -270,7 +270,8 @@ class Plugin(BasePlugin):
     def _follow(self, talk: _Talk) -> Shadow:
         """The shadow of a conversation, up to date. Holdfast's own service has recorded the main one."""
         session = self._conversations.branch(*talk.names, talk.key)
-        observe = self._observe and not talk.key and not talk.is_nested
+        is_read_here = not talk.key or (talk.scope != "" and not talk.is_ours)
+        observe = self._observe and is_read_here and not talk.is_nested
         shadow = self._transcripts.shadow(session, observe=observe)
         if talk.key or not talk.is_ours:
             shadow.follow(list_messages(talk.session.events, talk.branch, talk.scope))

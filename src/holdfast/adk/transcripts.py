@@ -3,7 +3,7 @@
 The main conversation of a session has all events that an agent without a branch is shown. An agent in a branch, or in an
 isolation scope, has a conversation of its own, in a thread: it sees the main conversation and its own events, but not those
 of its siblings. Siblings run at the same time, so their calls and results would be mixed up in one transcript. In the main
-conversation their events are told as text.
+conversation their events are told as text, except those from inside a call: its result stands for them.
 
 A branch is no frame: it has no goal, no budget and no end, and it goes on with the next invocation.
 
@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from google.adk.events.event import Event
 
 import holdfast
-from holdfast.adk.events import belongs_to, live_events, to_messages
+from holdfast.adk.events import belongs_to, call_ids, is_inside_call, is_node_input, live_events, to_messages
 from holdfast.adk.names import Conversations, escape_name
 from holdfast.errors import CallsOpen, KeyConflict, LocalOnly, PackChanged
 from holdfast.frameworks.shadows import Shadow, ShadowMessage, mark_message
@@ -43,8 +43,13 @@ def list_messages(events: Sequence[Event], branch: str, scope: str) -> list[Shad
     """The messages of the conversation that an agent in this branch and scope has."""
     messages: list[ShadowMessage] = []
     answered: set[str] = set()
+    calls = set() if branch else call_ids(events)
     for event in live_events(events):
-        if not belongs_to(event, branch, scope):
+        if (
+            not belongs_to(event, branch, scope)
+            or is_node_input(event)
+            or (not branch and is_inside_call(event, calls))
+        ):
             continue
         is_foreign = bool(event.branch) and not branch
         for message in to_messages(event, flat=is_foreign):
@@ -125,15 +130,14 @@ class Transcripts:
         messages = to_messages(event)
         if not messages:
             return
-        if not key:
-            recorded = record_messages(main, event, messages, pack, late)
-        else:
-            recorded = record_messages(conversations.branch(*names, key), event, messages, pack, late)
-            if not event.isolation_scope:
-                recorded = record_messages(main, event, to_messages(event, flat=True), None)
+        session = conversations.branch(*names, key) if key else main
+        recorded = record_messages(session, event, messages, pack, late)
+        open_ids = {call.provider_id or call.id for call in main.open_calls()} if event.branch else ()
+        if key and not event.isolation_scope and not is_inside_call(event, open_ids):
+            session, recorded = main, record_messages(main, event, to_messages(event, flat=True), None)
         if observe and event.author == "user" and not event.get_function_responses():
             for message in recorded:
-                main.observe(message)
+                session.observe(message)
 
 
 def record_messages(

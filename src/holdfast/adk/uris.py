@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import holdfast
 from holdfast.errors import InvalidArgument, StoreClosed
 from holdfast.frameworks.engines import check_engine
+from holdfast.storage.addresses import mask_address
 
 SCHEME = "holdfast:"
 _ENGINES: dict[str, holdfast.Engine] = {}
@@ -27,7 +28,7 @@ _LOCK = threading.Lock()
 def read_uri(uri: str) -> str:
     """What `holdfast.open()` or `holdfast.connect()` takes for an address of ADK."""
     if not uri.startswith(SCHEME):
-        raise InvalidArgument(argument="uri", reason=f"{uri!r} does not begin with {SCHEME}")
+        raise InvalidArgument(argument="uri", reason=f"{mask_address(uri)!r} does not begin with {SCHEME}")
     rest = uri.removeprefix(SCHEME)
     if not rest.startswith("//"):
         address = rest

@@ -64,7 +64,7 @@ class HoldfastFacts(BaseMemoryBlock[str]):
         await run_blocking(self._record, messages)
 
     def _record(self, messages: list[ChatMessage]) -> None:
-        if not messages or any(row.message == messages[0] for row in self._log.rows(None)):
+        if not messages or _remove_mark(messages[0]) in [_remove_mark(row.message) for row in self._log.rows(None)]:
             return
         calls = OpenCalls()  # each flush is new: a message like an earlier one is another message
         read = [to_shadow(uuid.uuid4().hex, message, calls) for message in messages]
@@ -74,6 +74,12 @@ class HoldfastFacts(BaseMemoryBlock[str]):
         """A shorter text, from a smaller budget; None if nothing would be left."""
         left = self.budget - tokens_to_truncate
         return await run_blocking(self._read, None, left) or None if left >= MIN_TOKENS else None
+
+
+def _remove_mark(message: ChatMessage) -> ChatMessage:
+    """A message without what LlamaIndex adds to those that it flushes: the id of its session."""
+    added = {name: value for name, value in message.additional_kwargs.items() if name != "session_id"}
+    return message.model_copy(update={"additional_kwargs": added})
 
 
 def _mark(message: ShadowMessage) -> dict[str, Any]:

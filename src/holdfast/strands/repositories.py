@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SESSION = "strands.session"
 MULTI_AGENT = "strands.multi_agent"
 DEFAULT_AGENT = "default"
+_TOOLS = "#tools"
 
 
 class StrandsRepository(SessionRepository):
@@ -45,6 +46,10 @@ class StrandsRepository(SessionRepository):
             return self._open(session_id, agent_id, create=False)
         except SessionNotFound as error:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist") from error
+
+    def tool_runs(self, session_id: str, agent_id: str) -> holdfast.Session:
+        """A thread beside the conversation of an agent, for the runs of tools that are no calls of its model."""
+        return self._session(session_id, f"{agent_id}{_TOOLS}", create=True)
 
     def create_session(self, session: Session, **_: Any) -> Session:
         """Create a session. Raises SessionException if Strands created it before."""

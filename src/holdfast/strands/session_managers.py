@@ -33,7 +33,7 @@ from strands.middleware import (
 from strands.session import RepositorySessionManager
 from strands.types.content import Message, SystemContentBlock, SystemPrompt
 from strands.types.exceptions import SessionException
-from strands.types.tools import ToolResult, ToolResultContent
+from strands.types.tools import ToolResult, ToolResultContent, ToolUse
 
 import holdfast
 from holdfast import Text
@@ -41,7 +41,7 @@ from holdfast.errors import CallAnswered, OutcomeUnknown
 from holdfast.frameworks.accepted import accept_id
 from holdfast.frameworks.engines import run_blocking
 from holdfast.frameworks.shown import show_pack
-from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome, describe_unknown, finish_run
+from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome, describe_unknown, finish_run, open_run
 from holdfast.model import limits
 from holdfast.render.entries import text_in
 from holdfast.strands.messages import build_messages, read_result
@@ -61,6 +61,7 @@ _SHRINK = 0.6
 _INTERRUPT = "tool_interrupt_event"
 """The field of the event by which a tool asks for input."""
 _ANSWERED = "This call has a result."
+_NO_INPUT = "The tool asked for input, which a direct call cannot get."
 _RUNNING: set[tuple[int, str]] = set()
 """The calls whose tools run in this process: the engine, and the key."""
 _RECENT = 2 * limits.MESSAGE_CALLS
@@ -102,11 +103,18 @@ class HoldfastSessionManager(RepositorySessionManager):
         self._runs: dict[tuple[str, str], ToolRun] = {}
         self._repeats: set[tuple[str, str]] = set()
         self._answers: dict[tuple[str, str], ToolResult] = {}
+        self._beside: dict[tuple[str, str], tuple[holdfast.Frame, str]] = {}
+        """The runs of tools that are no calls of the model: the frame, and the call in it."""
         super().__init__(session_id, self.repository)
 
     def conversation(self, agent_id: str = "default") -> holdfast.Session:
         """The Holdfast session of an agent's conversation."""
         return self._transcript(agent_id).session
+
+    def tool_runs(self, agent_id: str = "default") -> holdfast.Session:
+        """A thread beside the conversation of an agent, with the runs of tools that the program calls itself, such as
+        `agent.tool.pay(euros=3)`: its `recover()` names those that were running when a process died."""
+        return self.repository.tool_runs(self.session_id, agent_id)
 
     def register_hooks(self, registry: HookRegistry, **_: Any) -> None:
         """Register what runs when agents begin, add messages, call models and run tools."""
@@ -233,7 +241,7 @@ class HoldfastSessionManager(RepositorySessionManager):
         if self._may_repeat(agent_id, call_id, name, call, transcript):
             return None
         error = OutcomeUnknown(call=call.id, name=call.name, key=call.key, attempts=call.attempts)
-        text = self._tool_runs(transcript).tells(error)
+        text = self._open_runs(transcript).tells(error)
         if text is None:
             raise error
         return text
@@ -251,9 +259,9 @@ class HoldfastSessionManager(RepositorySessionManager):
         waited for input."""
         if self._unknown == "repeat" or name in self._repeatable or (agent_id, call_id) in self._repeats:
             return True
-        return self._tool_runs(transcript).was_paused(call.key, call.attempts)
+        return self._open_runs(transcript).was_paused(call.key, call.attempts)
 
-    def _tool_runs(self, transcript: AgentTranscript) -> ToolRuns:
+    def _open_runs(self, transcript: AgentTranscript) -> ToolRuns:
         return ToolRuns(transcript.session, unknown=self._unknown, repeatable=self._repeatable)
 
     async def _run_tool(
@@ -261,7 +269,7 @@ class HoldfastSessionManager(RepositorySessionManager):
     ) -> AsyncGenerator[TypedEvent, None]:
         """Store the intent of a call, and run it. A call that waits for input is marked, so that it may go on later."""
         agent_id, call_id = context.agent.agent_id, context.tool_use["toolUseId"]
-        run = await run_blocking(self._start, agent_id, call_id, context.tool_use["name"])
+        run = await run_blocking(self._start, context.agent, context.tool_use)
         try:
             with run.bind():
                 async for event in next_fn(context):
@@ -272,20 +280,40 @@ class HoldfastSessionManager(RepositorySessionManager):
             await run_blocking(self._pause, agent_id, call_id, run)
             raise
         except BaseException:  # it failed, or was cancelled
+            self._beside.pop((agent_id, call_id), None)
             self._end(run)
             raise
 
-    def _start(self, agent_id: str, call_id: str, name: str) -> ToolRun:
+    def _start(self, agent: LocalAgent, use: ToolUse) -> ToolRun:
+        agent_id, call_id, name = agent.agent_id, use["toolUseId"], use["name"]
         transcript = self._transcript(agent_id)
         call = _find_call(transcript.session, call_id)
         again = call is not None and call.attempts > 0 and self._may_repeat(agent_id, call_id, name, call, transcript)
         runs = ToolRuns(transcript.session, unknown="repeat" if again else self._unknown, repeatable=self._repeatable)
         run = runs.start(accept_id(call_id), name)
+        if run.started is None and name in agent.tool_registry.registry:
+            run = self._start_beside(agent_id, use)
         self._repeats.discard((agent_id, call_id))
         self._runs[agent_id, call_id] = run
         if run.started is not None:
             _RUNNING.add((id(self.repository.engine), run.started.key))
         return run
+
+    def _start_beside(self, agent_id: str, use: ToolUse) -> ToolRun:
+        """Start a tool that the program calls itself. A hook may start it again, under the same key."""
+        name = (agent_id, use["toolUseId"])
+        if name not in self._beside:
+            given = use["input"] if isinstance(use["input"], dict) else {}
+            self._beside[name] = open_run(self.tool_runs(agent_id), use["name"], given)
+        frame, call = self._beside[name]
+        return ToolRuns(frame, unknown="repeat").start(call)
+
+    def _leave(self, name: tuple[str, str]) -> None:
+        """End the frame of a run beside the conversation."""
+        frame, _ = self._beside.pop(name, (None, ""))
+        if frame is not None:
+            with frame:
+                pass
 
     def _end(self, run: ToolRun) -> None:
         if run.started is not None:
@@ -293,6 +321,9 @@ class HoldfastSessionManager(RepositorySessionManager):
 
     def _pause(self, agent_id: str, call_id: str, run: ToolRun) -> None:
         self._runs.pop((agent_id, call_id), None)
+        if (agent_id, call_id) in self._beside:
+            run.finish(_NO_INPUT, is_error=True)
+            self._leave((agent_id, call_id))
         run.pause()
         self._end(run)
 
@@ -311,15 +342,16 @@ class HoldfastSessionManager(RepositorySessionManager):
             self._end(run)
             return
         is_error = event.result.get("status") == "error"
-        await run_blocking(self._finish, run, read_result(event.result), is_error)
+        await run_blocking(self._finish, name, run, read_result(event.result), is_error)
 
-    def _finish(self, run: ToolRun, value: Any, is_error: bool) -> None:
+    def _finish(self, name: tuple[str, str], run: ToolRun, value: Any, is_error: bool) -> None:
         try:
             finish_run(run, value, is_error=is_error)
         except CallAnswered:  # another process has given the call up meanwhile: what came of it is kept as evidence
             run.keep_late(value, is_error=is_error)
         finally:
             self._end(run)
+        self._leave(name)
 
     async def _count_retry(self, event: AfterModelCallEvent) -> None:
         """Record what a reply used that Strands throws away."""

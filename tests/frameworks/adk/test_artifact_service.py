@@ -91,6 +91,10 @@ def test_keys(artifacts: ArtifactService) -> None:
         await artifacts.save_artifact(**{**DESK, "session_id": "s2"}, filename="z.txt", artifact=data(b"x"))
         await artifacts.save_artifact(**{**DESK, "user_id": "bob"}, filename="z.txt", artifact=data(b"x"))
         await artifacts.save_artifact(**{**DESK, "session_id": "user"}, filename="z.txt", artifact=data(b"x"))
+        for name in ("z.txt", "user:z.txt"):
+            await artifacts.save_artifact(**{**DESK, "app_name": "other"}, filename=name, artifact=data(b"x"))
+            assert await artifacts.load_artifact(**DESK, filename=name) is None
+            assert await artifacts.list_versions(**DESK, filename=name) == []
         assert await artifacts.list_artifact_keys(**DESK) == sorted(names)
         assert await artifacts.list_artifact_keys(**USER) == []
         for name in names:
@@ -135,8 +139,18 @@ def test_refused(artifacts: ArtifactService) -> None:
         for where in bad:
             with pytest.raises(InputValidationError):
                 await artifacts.save_artifact(**where, artifact=data(b"x"))
+            for use in (
+                artifacts.load_artifact,
+                artifacts.delete_artifact,
+                artifacts.list_versions,
+                artifacts.list_artifact_versions,
+                artifacts.get_artifact_version,
+            ):
+                with pytest.raises(InputValidationError):
+                    await use(**where)
+        for where in bad[1:4]:
             with pytest.raises(InputValidationError):
-                await artifacts.load_artifact(**where)
+                await artifacts.list_artifact_keys(**{key: where[key] for key in where if key != "filename"})
         with pytest.raises(InputValidationError):
             await artifacts.save_artifact(**DESK, filename="a", artifact=types.Part())
 

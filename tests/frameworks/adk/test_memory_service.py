@@ -10,6 +10,7 @@
 | scripts without spaces; composed and decomposed text | scripts | here by the index of Holdfast |
 | memories of another user or app are not seen; no alias by slashes | apart | – |
 | a deleted memory is gone, also when its session is added again | deleted | InMemory until the process ends |
+| memories are searched while other threads add some | threads | – |
 | a memory is a copy: neither its event nor what a search returned changes it | own copy | – |
 | id, author, time and metadata come back | described | InMemory: local time without a zone, no metadata |
 """
@@ -17,6 +18,7 @@
 from __future__ import annotations
 
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -69,6 +71,7 @@ def test_words(memory: MemoryService) -> None:
     run(memory.add_session_to_memory(session_of("The deploy is ready.", "Ready.", "The deploy status is ready.")))
     assert search(memory, "DEPLOY status")[0] == "The deploy status is ready."
     assert set(search(memory, "deploys")) == {"The deploy status is ready.", "The deploy is ready."}
+    assert search(memory, "deploy status ready") == ["The deploy status is ready.", "The deploy is ready.", "Ready."]
     assert search(memory, "eplo") == search(memory, "nonexistent") == search(memory, "  ") == []
     run(memory.add_session_to_memory(session_of(*(f"note {number} about work" for number in range(20)), name="n")))
     assert len(search(memory, "work notes")) == 10
@@ -115,6 +118,22 @@ def test_own_copy(memory: MemoryService) -> None:
     assert found[0].content.parts
     found[0].content.parts.clear()
     assert search(memory, "jasmine") == ["I prefer jasmine tea."]
+
+
+def test_threads(memory: MemoryService) -> None:
+    """Each with an event loop of its own."""
+
+    def add(user: int) -> None:
+        for number in range(8):
+            run(memory.add_session_to_memory(session_of(f"a fact of {user}", name=f"s{user}-{number}")))
+
+    with ThreadPoolExecutor(4) as pool:
+        added = [pool.submit(add, user) for user in range(2)]
+        found = [pool.submit(search, memory, "fact") for _ in range(16)]
+        assert all(len(each.result()) <= 10 for each in found)
+        assert [each.result() for each in added] == [None, None]
+    assert len(search(memory, "fact")) == 10
+    assert memory.engine.admin.verify().ok
 
 
 def test_apart(memory: MemoryService) -> None:

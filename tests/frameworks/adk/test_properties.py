@@ -21,8 +21,8 @@ from holdfast.adk.memory_service import join_signs, normalize, separate_signs
 from holdfast.adk.names import actor_of, escape_name, thread_of
 from holdfast.adk.state import merge_state, split_state
 from holdfast.adk.transcripts import list_messages
-from holdfast.adk.uris import read_uri
-from holdfast.errors import InvalidArgument
+from holdfast.adk.uris import open_uri, read_uri
+from holdfast.errors import HoldfastError, InvalidArgument
 from holdfast.frameworks.shadows import Shadow
 from holdfast.frameworks.shown import show_pack
 
@@ -163,3 +163,18 @@ def test_addresses(uri: str, address: str) -> None:
 def test_addresses_of_no_store_are_refused(uri: str) -> None:
     with pytest.raises(InvalidArgument, match="uri"):
         read_uri(uri)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://ada:s3cret@db.example/desk",
+        "postgresql://db.example/desk?password=s3cret",
+        "holdfast://ada:s3cret@db example:port/desk",
+        "sqlite+x://ada:s3cret@db.example/desk",
+    ],
+)
+def test_no_error_quotes_a_password(uri: str) -> None:
+    with pytest.raises(HoldfastError) as caught:
+        open_uri(uri)
+    assert "s3cret" not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"

@@ -29,7 +29,8 @@ of this file for each, and where ADK's own services diverge.
 | negative num_recent_events is refused | config | – |
 | the same event again changes nothing | again | Sqlite: IntegrityError |
 | two events with one id are both stored | one id | Sqlite, Database: IntegrityError |
-| get_user_state has no prefixes, and is {} for none | user state | – |
+| get_user_state has no prefixes, and is {} for none; it has the last value that an event set | user state | – |
+| events come back in the order of their appends, with their times | event order | Sqlite, Database: equal times by id |
 | appends of one object at the same time are all stored | together | – |
 | a session is deleted with all its events, and its id is free | deleted | – |
 """
@@ -436,6 +437,25 @@ def test_user_state(service: SessionService) -> None:
         assert await service.get_user_state(app_name="desk", user_id="ada") == {"theme": "dark"}
         assert await service.get_user_state(app_name="desk", user_id="bob") == {}
         assert await service.get_user_state(app_name="other", user_id="ada") == {}
+        session = await create(service, "s2")
+        for theme in ("light", {"name": "blue"}):
+            await service.append_event(session, state_event({"user:theme": theme, "own": 3}))
+        assert await service.get_user_state(app_name="desk", user_id="ada") == {"theme": {"name": "blue"}}
+
+    run(check())
+
+
+def test_event_order(service: SessionService) -> None:
+    """Whatever their ids and times are: here equal ones, and those of an hour that a local clock shows twice."""
+    appended = [("z", 100.0), ("m", 100.0), ("a", 100.0), ("later", 1730615400.000001), ("earlier", 1730613600.0)]
+
+    async def check() -> None:
+        session = await create(service)
+        for name, at in appended:
+            await service.append_event(session, text_event(name, id=name, timestamp=at))
+        assert [(event.id, event.timestamp) for event in (await load(service)).events] == appended
+        newest = await load(service, config=GetSessionConfig(num_recent_events=3))
+        assert [event.id for event in newest.events] == ["a", "later", "earlier"]
 
     run(check())
 

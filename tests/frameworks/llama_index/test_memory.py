@@ -13,12 +13,13 @@ import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
 from llama_index.core.memory import Memory
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, JsonSerializer
 
 import holdfast
 from holdfast.frameworks import current_call
-from holdfast.llama_index import HoldfastFacts, HoldfastMemory
+from holdfast.llama_index import HoldfastChatStore, HoldfastFacts, HoldfastMemory
 from tests.frameworks.llama_index.scripted import ScriptedLLM
 
 CALL = [("call_1", "look_up", {"order": "4711"})]
@@ -285,6 +286,30 @@ def test_a_memory_block_states_what_holds_now(file_engine: holdfast.Engine) -> N
     flushed = [message.text for message in file_engine.session("chat").messages()]
     assert flushed[0].startswith("question 0")
     assert len(flushed) == len({*flushed})
+
+
+def test_a_memory_block_records_nothing_that_the_chat_store_has(file_engine: holdfast.Engine) -> None:
+    """LlamaIndex marks the messages that it flushes with the id of its session."""
+
+    async def scenario() -> None:
+        block = HoldfastFacts(file_engine, "chat")
+        memory = Memory.from_defaults(
+            session_id="chat",
+            token_limit=200,
+            token_flush_size=50,
+            chat_store=HoldfastChatStore(file_engine),
+            memory_blocks=[block],
+        )
+        for number in range(12):
+            await memory.aput(ChatMessage(content=f"question {number} " + "word " * 10))
+            await memory.aput(ChatMessage(role=MessageRole.ASSISTANT, content=f"answer {number} " + "word " * 10))
+        assert len(await memory.aget_all(status=MessageStatus.ARCHIVED)) > 4
+
+    asyncio.run(scenario())
+    session = file_engine.session("chat")
+    said = [" ".join(message.text.split()[:2]) for message in session.messages()]
+    assert said == [f"{role} {number}" for number in range(12) for role in ("question", "answer")]
+    assert session.state().withdrawn == 0
 
 
 def test_a_memory_block_records_equal_messages_each_time(file_engine: holdfast.Engine) -> None:

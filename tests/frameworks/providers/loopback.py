@@ -25,6 +25,13 @@ class ReceivedRequest(NamedTuple):
     body: dict[str, Any]
 
 
+class CutStream(NamedTuple):
+    """A reply whose connection breaks within the event behind the first `whole` ones."""
+
+    events: list[dict[str, Any]]
+    whole: int
+
+
 class Loopback:
     """The server, what it was sent, and what it answers: a reply, or the events of a stream."""
 
@@ -63,6 +70,9 @@ def open_loopback() -> Iterator[Loopback]:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", "0"))))
             loopback.requests.append(ReceivedRequest(self.path, body))
             reply = loopback.replies.pop(0)
+            if isinstance(reply, CutStream):
+                self._break_off(reply)
+                return
             kind, data = encode_reply(self.path, reply)
             status = 400 if isinstance(reply, dict) and "error" in reply else 200
             self.send_response(status)
@@ -70,6 +80,17 @@ def open_loopback() -> Iterator[Loopback]:
             self.send_header("content-length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+
+        def _break_off(self, reply: CutStream) -> None:
+            kind, _ = encode_reply(self.path, reply.events)
+            parts = [encode_events(self.path, [event]) for event in reply.events[: reply.whole + 1]]
+            data = b"".join([*parts[:-1], parts[-1][: len(parts[-1]) // 2]])
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"%x\r\n" % len(data) + data + b"\r\n")
+            self.close_connection = True  # without the last chunk
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -89,12 +110,16 @@ def open_loopback() -> Iterator[Loopback]:
 def encode_reply(path: str, reply: Any) -> tuple[str, bytes]:
     if not isinstance(reply, list):
         return "application/json", json.dumps(reply).encode()
+    kind = EVENT_STREAM if path.endswith("/converse-stream") else "text/event-stream"
+    ending = b"data: [DONE]\n\n" if path.endswith("/chat/completions") else b""
+    return kind, encode_events(path, reply) + ending
+
+
+def encode_events(path: str, events: list[dict[str, Any]]) -> bytes:
     if path.endswith("/converse-stream"):
-        return EVENT_STREAM, b"".join(encode_event(*next(iter(event.items()))) for event in reply)
-    names = (f"event: {event['type']}\n" if "type" in event else "" for event in reply)
-    lines = "".join(f"{name}data: {json.dumps(event)}\n\n" for name, event in zip(names, reply, strict=True))
-    ending = "data: [DONE]\n\n" if path.endswith("/chat/completions") else ""
-    return "text/event-stream", (lines + ending).encode()
+        return b"".join(encode_event(*next(iter(event.items()))) for event in events)
+    names = (f"event: {event['type']}\n" if "type" in event else "" for event in events)
+    return "".join(f"{name}data: {json.dumps(event)}\n\n" for name, event in zip(names, events, strict=True)).encode()
 
 
 def encode_event(kind: str, payload: dict[str, Any]) -> bytes:

@@ -33,9 +33,9 @@ def survive() -> str:
     return "alive"
 
 
-def kill_in_a_tool(url: str) -> None:
+def kill_in_a_tool(url: str, kind: str = "called by the model") -> None:
     """Let a process die in the middle of a tool."""
-    command = [sys.executable, "-m", "tests.frameworks.strands.crashing", url]
+    command = [sys.executable, "-m", "tests.frameworks.strands.crashing", url, kind]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     RUNS.clear()
@@ -412,3 +412,64 @@ def test_a_prompt_of_many_parts_does_not_spoil_the_conversation(file_engine: hol
     build(file_engine, model)("And?")
     assert "And?" in str(model.requests[-1])
     assert "\n1099" in file_engine.session("s1").messages()[0].text
+
+
+def test_a_tool_that_the_program_calls_has_an_intent_beside_the_conversation(engine: holdfast.Engine) -> None:
+    KEYS.clear()
+    model = ScriptedModel("Done.")
+    agent = build(engine, model)
+    tries: list[int] = []
+
+    def again(event: AfterToolCallEvent[Any]) -> None:
+        tries.append(1)
+        event.retry = len(tries) == 1
+
+    agent.add_hook(again, AfterToolCallEvent)
+    assert agent.tool.pay(euros=3)["content"] == [{"text": "paid 3"}]
+    first, second = KEYS
+    assert first == second, "a hook repeats it under the same key"
+    assert len(first) == 32
+    agent("Did you?")
+    assert ("user", "result") in [(role, text.split()[0]) for role, text in texts(model.requests[-1])]
+    beside = engine.session("s1", thread="default#tools")
+    (run,) = beside.frames.list()
+    assert run.status == "completed"
+    assert [message.text for message in beside.messages()] == ["", "paid 3"]
+    said = engine.session("s1").messages()
+    assert [message.role for message in said] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert engine.admin.verify().ok
+
+
+def test_a_crash_in_a_tool_that_the_program_called_is_an_unknown_outcome(url: str) -> None:
+    kill_in_a_tool(url, "called by the program")
+    with holdfast.open(url) as engine:
+        agent = build(engine, ScriptedModel("Hello."))
+        manager = agent._session_manager
+        assert isinstance(manager, HoldfastSessionManager)
+        (unknown,) = manager.tool_runs().recover().unknown_outcomes
+        assert "die" in unknown.description
+        assert not engine.session("s1").recover().unknown_outcomes
+        assert agent("Hi.").stop_reason == "end_turn"
+        assert engine.admin.verify().ok
+
+
+def test_a_called_tool_that_fails_or_asks_for_input_has_ended(file_engine: holdfast.Engine) -> None:
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no money")
+
+    @tool(context=True)
+    def ask(tool_context: ToolContext) -> str:
+        """Ask for input."""
+        return str(tool_context.interrupt("sure", reason="?"))
+
+    manager = HoldfastSessionManager(file_engine, "s1", budget=4_000)
+    agent = Agent(model=ScriptedModel(), tools=[fail, ask], session_manager=manager, callback_handler=None)
+    assert agent.tool.fail(record_direct_tool_call=False)["status"] == "error"
+    with pytest.raises(RuntimeError, match="interrupt"):
+        agent.tool.ask()
+    runs = manager.tool_runs()
+    assert not runs.recover().unknown_outcomes
+    assert [run.status for run in runs.frames.list()] == ["completed", "completed"]
+    assert manager._beside == {}
