@@ -399,7 +399,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         body: Any = None if latest is None else latest.body
         form = None if body is None else target.join_form(body["channels"].get(self._transcript))
         if isinstance(form, dict) and "list" in form:
-            target.follow(self._codec.load_list(form["list"]))
+            target.follow_copy(self._codec.load_list(form["list"]))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete the checkpoints of threads that are not needed to go on.

@@ -555,9 +555,9 @@ class ThreadSession:
             self._lists.clear()
         self._transcript.forget()
 
-    def follow(self, known: KnownList, *, exact: bool = False, point: str = "") -> None:
-        """Make the conversation of the session that of a list."""
-        self._transcript.follow(Spoken(known, exact), point=point)
+    def follow_copy(self, known: KnownList) -> None:
+        """Make the conversation of the session that of a list which comes from another thread."""
+        self._transcript.follow(Spoken(known, exact=False), is_copy=True)
 
 
 def _open_entry(entry: Entry) -> Entry:

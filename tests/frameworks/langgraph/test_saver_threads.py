@@ -79,3 +79,16 @@ def test_a_destroyed_thread_is_as_good_as_none_also_for_a_saver_that_knew_it(fil
     assert saver.get_delta_channel_history(config=thread("t1"), channels=["messages"]) == {"messages": {"writes": []}}
     with pytest.raises(SessionDestroyedError):
         graph.invoke(say("Hello again."), thread("t1"))
+
+
+def test_no_fact_is_read_from_the_messages_of_a_copy(engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(engine)
+    ledger = engine.ledger(user="ada")
+    ledger.set("shipping_address", "1 First St")
+    chat(saver).invoke(say("My shipping address is now 123 Main St."), thread("t1", user_id="ada"))
+    ledger.set("shipping_address", "456 Oak Ave")
+    saver.copy_thread("t1", "t2")
+    assert transcript(engine.session("t2")) == transcript(engine.session("t1"))
+    assert [fact.value for fact in ledger.history("shipping_address")] == ["1 First St", "123 Main St", "456 Oak Ave"]
+    chat(saver).invoke(say("My shipping address is now 789 Pine Rd."), thread("t2"))
+    assert [fact.value for fact in ledger.history("shipping_address")][3:] == ["789 Pine Rd"]
