@@ -535,6 +535,8 @@ class ThreadSession:
     def erase_conversation(self, reason: str) -> None:
         """Erase the messages, the evidence and the facts of the session, and begin its conversation again."""
         session = self.session
+        if session.open_calls():
+            session.close_calls(reason)
         version = session.state().version
         seqs = [*_iter_seqs(session.messages, version), *_iter_seqs(session.evidence, version)]
         for start in range(0, len(seqs), _ERASED):

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
+from langchain_core.messages import ToolMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
 
 import holdfast
 from holdfast.errors import InvalidArgument, InvalidName, SessionDestroyedError
+from holdfast.langchain import HoldfastMiddleware
 from holdfast.langgraph import HoldfastSaver
+from tests.frameworks.langgraph.chat_models import ScriptedModel, calls
 from tests.frameworks.langgraph.graphs import chat, ids, say, texts, thread, transcript
 
 
@@ -92,3 +99,60 @@ def test_no_fact_is_read_from_the_messages_of_a_copy(engine: holdfast.Engine) ->
     assert [fact.value for fact in ledger.history("shipping_address")] == ["1 First St", "123 Main St", "456 Oak Ave"]
     chat(saver).invoke(say("My shipping address is now 789 Pine Rd."), thread("t2"))
     assert [fact.value for fact in ledger.history("shipping_address")][3:] == ["789 Pine Rd"]
+
+
+def _contents(engine: holdfast.Engine) -> bytes:
+    """All that can be read in the logs of the sessions."""
+    sessions = [engine.session(row.session, thread=row.thread or None) for row in engine.sessions()]
+    entries = [str(entry.body).encode() for session in sessions for entry in session.entries.list()]
+    payloads = [event.payload or b"" for session in sessions for event in session.events(limit=1_000)]
+    return b"".join([*entries, *payloads])
+
+
+def test_a_thread_that_waits_for_a_person_is_deleted(engine: holdfast.Engine) -> None:
+    def pay(to: str) -> str:
+        """Pay."""
+        return f"paid {to}: {interrupt('Pay?')}"
+
+    saver = HoldfastSaver(engine)
+    model = ScriptedModel([calls(("pay", {"to": "Zebra Ltd"}, "c1")), "New."])
+    agent: Any = create_agent(model, [pay], middleware=[HoldfastMiddleware(engine)], checkpointer=saver)
+    assert "__interrupt__" in agent.invoke(say("Pay Zebra Ltd."), thread("t1"))
+    saver.delete_thread("t1")
+    assert b"Zebra" not in _contents(engine)
+    assert engine.session("t1").recover().pending_work == ()
+    assert texts(agent.invoke(say("Hello."), thread("t1"))) == ["Hello.", "New."]
+    assert [each.text for each in model.sent[-1][:-1]] == ["Hello."]
+    assert engine.admin.verify().ok
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_what_agents_have_stored_is_deleted_with_the_thread(request: pytest.FixtureRequest, remote: bool) -> None:
+    engine = request.getfixturevalue("remote_engine" if remote else "file_engine")
+
+    def note(text: str, runtime: ToolRuntime) -> Command[Any]:
+        """Note a text."""
+        return Command(update={"messages": [ToolMessage(f"noted {text}", tool_call_id=runtime.tool_call_id)]})
+
+    def fail(text: str) -> str:
+        """Fail."""
+        raise ValueError(text)
+
+    replies = [calls(("note", {"text": "zebra"}, "c1")), calls(("fail", {"text": "zebra"}, "c2"))]
+    desk: Any = create_agent(ScriptedModel(replies * 2), [note, fail], middleware=[HoldfastMiddleware(engine)])
+    builder = StateGraph(MessagesState)
+    builder.add_node("desk", desk)
+    builder.add_edge(START, "desk")
+    builder.add_edge("desk", END)
+    saver = HoldfastSaver(engine)
+    graph: Any = builder.compile(checkpointer=saver)
+    for name in ("t1", "t2"):
+        with pytest.raises(ValueError, match="zebra"):
+            graph.invoke(say("Note the zebra."), thread(name))
+    saver.delete_thread("t1")
+    (inside,) = [row for row in engine.sessions() if row.session == "t2" and row.thread]
+    roles = [each.role for each in engine.session("t2", thread=inside.thread).messages()]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    saver.delete_thread("t2")
+    assert b"zebra" not in _contents(engine)
+    assert engine.admin.verify().ok
