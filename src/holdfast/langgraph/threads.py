@@ -544,7 +544,7 @@ class ThreadSession:
         ledger = session.ledger()
         while facts := ledger.items(limit=100):
             ledger.erase(list(facts), reason)
-        if seqs:
+        if seqs and session.state().status == "open":
             session.reset(reason, keep_system=False)
         self._forget()
 

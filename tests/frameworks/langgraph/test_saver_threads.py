@@ -126,6 +126,15 @@ def test_a_thread_that_waits_for_a_person_is_deleted(engine: holdfast.Engine) ->
     assert engine.admin.verify().ok
 
 
+def test_a_thread_whose_session_has_ended_is_deleted(file_engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(file_engine)
+    chat(saver).invoke(say("Zebra"), thread("t1"))
+    file_engine.session("t1").end()
+    saver.delete_thread("t1")
+    assert saver.get_tuple(thread("t1")) is None
+    assert b"Zebra" not in _contents(file_engine)
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_what_agents_have_stored_is_deleted_with_the_thread(request: pytest.FixtureRequest, remote: bool) -> None:
     engine = request.getfixturevalue("remote_engine" if remote else "file_engine")
