@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import RemoveMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -15,6 +15,7 @@ import holdfast
 from holdfast.errors import InvalidArgument, InvalidName, SessionDestroyedError
 from holdfast.langchain import HoldfastMiddleware
 from holdfast.langgraph import HoldfastSaver
+from holdfast.langgraph.deflation import open_body
 from tests.frameworks.langgraph.chat_models import ScriptedModel, calls
 from tests.frameworks.langgraph.graphs import chat, ids, say, texts, thread, transcript
 
@@ -104,7 +105,8 @@ def test_no_fact_is_read_from_the_messages_of_a_copy(engine: holdfast.Engine) ->
 def _contents(engine: holdfast.Engine) -> bytes:
     """All that can be read in the logs of the sessions."""
     sessions = [engine.session(row.session, thread=row.thread or None) for row in engine.sessions()]
-    entries = [str(entry.body).encode() for session in sessions for entry in session.entries.list()]
+    bodies = [entry.body for session in sessions for entry in session.entries.list()]
+    entries = [str(open_body(body) if isinstance(body, dict) else body).encode() for body in bodies]
     payloads = [event.payload or b"" for session in sessions for event in session.events(limit=1_000)]
     return b"".join([*entries, *payloads])
 
@@ -123,6 +125,25 @@ def test_a_thread_that_waits_for_a_person_is_deleted(engine: holdfast.Engine) ->
     assert engine.session("t1").recover().pending_work == ()
     assert texts(agent.invoke(say("Hello."), thread("t1"))) == ["Hello.", "New."]
     assert [each.text for each in model.sent[-1][:-1]] == ["Hello."]
+    assert engine.admin.verify().ok
+
+
+def test_a_message_is_erased_for_good_once_it_is_out_of_the_state(engine: holdfast.Engine) -> None:
+    saver = HoldfastSaver(engine)
+    graph = chat(saver)
+    for text in ("Zebra", "Thanks."):
+        graph.invoke(say(text), thread("t1"))
+    removed = [each.id for each in graph.get_state(thread("t1")).values["messages"] if "Zebra" in each.text]
+    graph.update_state(thread("t1"), {"messages": [RemoveMessage(str(each)) for each in removed]})
+    saver.prune(["t1"])
+    session = engine.session("t1")
+    session.erase([each.seq for each in session.messages() if each.metadata.get("id") in removed], "asked for")
+    assert len(removed) == 2
+    assert b"Thanks." in _contents(engine)
+    assert b"Zebra" not in _contents(engine)
+    for reader in (graph, chat(HoldfastSaver(engine))):
+        assert texts(reader.get_state(thread("t1")).values) == ["Thanks.", "answer to: Thanks."]
+    assert texts(graph.invoke(say("Bye."), thread("t1")))[2:] == ["Bye.", "answer to: Bye."]
     assert engine.admin.verify().ok
 
 
@@ -163,5 +184,6 @@ def test_what_agents_have_stored_is_deleted_with_the_thread(request: pytest.Fixt
     roles = [each.role for each in engine.session("t2", thread=inside.thread).messages()]
     assert roles == ["user", "assistant", "tool", "assistant"]
     saver.delete_thread("t2")
+    assert not engine.session("t2", thread=inside.thread).entries.list()
     assert b"zebra" not in _contents(engine)
     assert engine.admin.verify().ok
