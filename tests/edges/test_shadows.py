@@ -269,6 +269,15 @@ def test_what_was_said_before_the_conversation_was_recorded_overrules_no_fact(sh
     assert current.value == "789 Pine Rd"
 
 
+def test_what_the_program_has_recorded_before_is_no_beginning_of_the_conversation(shadow: Shadow) -> None:
+    shadow.session.ledger().set("shipping_address", "789 Pine Rd")
+    shadow.session.record("system", "You are a shop assistant.")
+    shadow.follow(MOVES)
+    current = shadow.session.facts.get("shipping_address")
+    assert current is not None
+    assert current.value == "789 Pine Rd"
+
+
 def test_the_newest_turn_of_a_conversation_that_is_recorded_late_is_read(shadow: Shadow) -> None:
     shadow.session.ledger().set("shipping_address", "789 Pine Rd")
     newest = [user("u3", "Oh."), user("u4", "Actually, my shipping address is now 12 Elm St."), user("u5"), reply("a5")]

@@ -294,7 +294,7 @@ class Shadow:
         with self._lock:
             if point and point <= self._attention.point:
                 return ShadowOutcome()
-            is_first = not self._load().known
+            is_first = not self._load().names
             for attempt in range(_TRIES):
                 transcript = self._load()
                 compared = self._continue_last(transcript, messages)
@@ -347,7 +347,7 @@ class Shadow:
             entries = build_entries(state)
             if entries is None:
                 return None
-            is_first = not transcript.known
+            is_first = not transcript.names
             batch = [self._mark(each) for each in compared.new]
             flow = record_with_entries(self.session._context, batch, entries, expect=state.version)
             try:
