@@ -252,6 +252,50 @@ def test_users_are_observed(shadow: Shadow) -> None:
     assert current.value == "456 Oak Ave"
 
 
+MOVES = [
+    user("u1", "My shipping address is now 456 Oak Ave."),
+    reply("a1"),
+    user("u2", "Where is my order?"),
+    reply("a2"),
+]
+
+
+def test_what_was_said_before_the_conversation_was_recorded_overrules_no_fact(shadow: Shadow) -> None:
+    shadow.session.ledger().set("shipping_address", "789 Pine Rd")
+    shadow.follow(MOVES)
+    shadow.follow([*MOVES, user("u3", "And now?")])
+    current = shadow.session.facts.get("shipping_address")
+    assert current is not None
+    assert current.value == "789 Pine Rd"
+
+
+def test_what_the_program_has_recorded_before_is_no_beginning_of_the_conversation(shadow: Shadow) -> None:
+    shadow.session.ledger().set("shipping_address", "789 Pine Rd")
+    shadow.session.record("system", "You are a shop assistant.")
+    shadow.follow(MOVES)
+    current = shadow.session.facts.get("shipping_address")
+    assert current is not None
+    assert current.value == "789 Pine Rd"
+
+
+def test_the_newest_turn_of_a_conversation_that_is_recorded_late_is_read(shadow: Shadow) -> None:
+    shadow.session.ledger().set("shipping_address", "789 Pine Rd")
+    newest = [user("u3", "Oh."), user("u4", "Actually, my shipping address is now 12 Elm St."), user("u5"), reply("a5")]
+    shadow.follow([*MOVES, *newest])
+    current = shadow.session.facts.get("shipping_address")
+    assert current is not None
+    assert current.value == "12 Elm St"
+
+
+def test_turns_that_continue_a_conversation_are_all_read(shadow: Shadow) -> None:
+    shadow.session.ledger().set("shipping_address", "789 Pine Rd")
+    shadow.follow([user("u0"), reply("a0")])
+    shadow.follow([user("u0"), reply("a0"), *MOVES])
+    current = shadow.session.facts.get("shipping_address")
+    assert current is not None
+    assert current.value == "456 Oak Ave"
+
+
 def test_an_engine_is_not_taken_for_one_that_is_gone() -> None:
     for _ in range(20):  # a new engine may have the address of the last one in memory
         with holdfast.open("memory:") as engine:

@@ -5,7 +5,8 @@ A framework gives its whole list of messages each time. `Shadow.follow` records 
 framework took back.
 
 Laws: following the same list again changes nothing, in any process. Nothing is erased: what the framework took back is
-withdrawn, and what it cut off at the front stays. A message of the framework is never refused for its order.
+withdrawn, and what it cut off at the front stays. A message of the framework is never refused for its order. When a
+conversation is recorded for the first time, what the user said before its newest turn is not taken for a statement of now.
 """
 
 from __future__ import annotations
@@ -230,7 +231,8 @@ class Shadow:
     """The session that follows a conversation of a framework. Threads can share it.
 
     With `observe`, facts are read from new messages of the user; also from the newest one, if the process that recorded it
-    died before. With `unique_ids`, an id of the framework names one message for ever: what comes later under this id is the
+    died before. Of a list that is the first of the session, only the newest turn is read: what was said earlier may be
+    outdated. With `unique_ids`, an id of the framework names one message for ever: what comes later under this id is the
     same reply in another form, and its usage is not counted again. With `spares_started`, a list that takes messages
     back is not followed while a call is started and has no result: who runs the tools tells the model of it first."""
 
@@ -272,6 +274,7 @@ class Shadow:
         point: str = "",
         tells_lost: bool = False,
         reopened: Set[str] = frozenset(),
+        is_copy: bool = False,
     ) -> ShadowOutcome:
         """Make the conversation of the session that of the framework.
 
@@ -282,7 +285,8 @@ class Shadow:
         begins with the first message of the conversation: nothing is missing at its front. A list of a `point` that is not
         after the one of lead() is ignored. With `tells_lost`, messages that are withdrawn may be of a run that the
         framework has lost: models are told which tools have run in it, in a message of the system before what is new.
-        `reopened` are calls that may run now, although they have results: these are withdrawn."""
+        `reopened` are calls that may run now, although they have results: these are withdrawn. `is_copy`: the list is
+        that of another session, and no facts are read from it."""
 
         def compare(known: Sequence[_Known]) -> _Comparison:
             return _compare(known, messages, exact=exact, continues=continues, whole=whole, reopened=reopened)
@@ -290,6 +294,7 @@ class Shadow:
         with self._lock:
             if point and point <= self._attention.point:
                 return ShadowOutcome()
+            is_first = not self._load().names
             for attempt in range(_TRIES):
                 transcript = self._load()
                 compared = self._continue_last(transcript, messages)
@@ -301,8 +306,11 @@ class Shadow:
                     outcome = self._apply(transcript, compared, compare, tells_lost=tells_lost)
                     is_whole = not outcome.extra and transcript is self._transcript
                     self._followed = (messages, transcript, len(transcript.known)) if is_whole else None
-                    self._unread += outcome.recorded
-                    self.read_facts()
+                    if is_copy:
+                        self._attention.observed = max(self._attention.observed, self._transcript.version)
+                    else:
+                        self._unread += _find_newest_turn(outcome.recorded) if is_first else outcome.recorded
+                        self.read_facts()
                     return outcome
                 except VersionConflict:
                     if attempt == _TRIES - 1:
@@ -339,6 +347,7 @@ class Shadow:
             entries = build_entries(state)
             if entries is None:
                 return None
+            is_first = not transcript.names
             batch = [self._mark(each) for each in compared.new]
             flow = record_with_entries(self.session._context, batch, entries, expect=state.version)
             try:
@@ -347,7 +356,7 @@ class Shadow:
                 return None
             self._add_stored(recorded, state.version)
             self._followed = (messages, transcript, len(transcript.known)) if transcript is self._transcript else None
-            self._unread += recorded
+            self._unread += _find_newest_turn(recorded) if is_first else recorded
             return appended
 
     def _continue_last(self, transcript: _Transcript, messages: Sequence[ShadowMessage]) -> _Comparison | None:
@@ -484,6 +493,17 @@ class Shadow:
                         observe_recorded(self.session, message)
                     self._attention.observed = message.seq
             self._attention.observed = self._attention.observed or self._transcript.version
+
+
+def _find_newest_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """The last messages of the user, up to the reply before them, with all that comes after."""
+    start = len(messages)
+    for place in range(len(messages) - 1, -1, -1):
+        if messages[place].role == "user":
+            start = place
+        elif messages[place].role == "assistant" and start < len(messages):
+            break
+    return messages[start:]
 
 
 def _list_calls(messages: Iterable[ShadowMessage]) -> set[object]:

@@ -27,18 +27,19 @@ from holdfast.frameworks.shadows import RESULT_DIGEST
 from holdfast.frameworks.tool_runs import ToolRun, ToolRuns, UnknownOutcome, describe_unknown
 from holdfast.langgraph.deflation import pack_bytes, unpack_bytes
 from holdfast.langgraph.messages import to_shadow
+from holdfast.langgraph.records import AGENT
 from holdfast.model.content import Body, Part, ToolResult, text_of
 from holdfast.model.sessions.messages import Message
 from holdfast.model.state import OpenCall
 from holdfast.types import shorten_name
 
-_KIND = "langchain attempt"
+_KIND = f"{AGENT}attempt"
 _LATEST = 300
 """The newest messages among which the result of a call of the last reply is."""
-_EDIT = "langchain edit"
+_EDIT = f"{AGENT}edit"
 _COMMAND = "command"
 """In the metadata of a result: the tool also changed the state of the agent."""
-_ANSWER = "langchain answer"
+_ANSWER = f"{AGENT}answer"
 _SERDE = JsonPlusSerializer(allowed_msgpack_modules=None)
 
 Answer = ToolMessage | Command[Any]

@@ -51,6 +51,8 @@ BLOCK = "block"
 BLOCKS = "blocks"
 RUN = "run:"
 OWNER = "owner"
+AGENT = "langchain "
+"""How the kinds begin of what the middleware of an agent stores about its tools, in the same session."""
 _BLOCK_ELEMENTS = 6
 """Small elements of a block on average; three times as many at most."""
 _BLOCK_BYTES = 3_072

@@ -36,6 +36,7 @@ import holdfast
 from holdfast.errors import InvalidArgument, SessionDestroyedError, SessionNotFound, describe_value
 from holdfast.frameworks.engines import check_engine, run_blocking
 from holdfast.langgraph.records import (
+    AGENT,
     BLOCK,
     BLOCKS,
     CHECKPOINT,
@@ -182,6 +183,38 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
                 original = session.state().metadata.get("thread_id")
                 thread_id = original if isinstance(original, str) else row.session
                 yield self._threads.get(thread_id) or self._add_thread(thread_id, session)
+
+    def _iter_agents(self, thread: ThreadSession) -> Iterator[ThreadSession]:
+        """What agents inside the graph have of a thread: the middleware stores it in threads of the session."""
+        scope = thread.session.scope
+        after = SessionRow(
+            tenant=scope.tenant,
+            actor=scope.actor,
+            session=scope.session,
+            thread="",
+            status="open",
+            version=0,
+            messages=0,
+            tokens=0,
+            open_calls=0,
+            input_tokens=0,
+            cache_read_tokens=0,
+            output_tokens=0,
+            created_us=0,
+            updated_us=0,
+            expires_us=None,
+            residue=0,
+            gone=0,
+            parent="",
+            cut=0,
+        )
+        while rows := self._engine.sessions(actor=scope.actor, after=after, limit=100):
+            for row in rows:
+                if row.session != scope.session:
+                    return
+                session = self._engine.session(row.session, actor=row.actor, thread=row.thread)
+                yield ThreadSession(thread.id, session, observe=False)
+            after = rows[-1]
 
     def _guard(
         self, thread: ThreadSession, parent: CheckpointName | None, *, is_root: bool
@@ -358,14 +391,15 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
     # Delete and copy
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all that is stored for a thread: checkpoints, writes, the transcript, and the facts of the session's own
-        ledger. The thread can be used again."""
+        """Delete all that is stored for a thread: checkpoints, writes, the transcript, what the middleware of agents has
+        stored, also of those inside the graph, and the facts of the session's own ledger. The thread can be used again."""
         thread = self._find_session(str(thread_id))
         if thread is None:
             return
         reason = "the thread is deleted"
-        thread.delete([row.key for row in thread.iter_rows() if _is_own(row)], reason)
-        thread.erase_conversation(reason)
+        for each in (thread, *self._iter_agents(thread)):
+            each.delete([row.key for row in each.iter_rows() if _is_own(row) or row.kind.startswith(AGENT)], reason)
+            each.erase_conversation(reason)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of these runs, with their writes, in all threads."""
@@ -399,7 +433,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         body: Any = None if latest is None else latest.body
         form = None if body is None else target.join_form(body["channels"].get(self._transcript))
         if isinstance(form, dict) and "list" in form:
-            target.follow(self._codec.load_list(form["list"]))
+            target.follow_copy(self._codec.load_list(form["list"]))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete the checkpoints of threads that are not needed to go on.

@@ -535,6 +535,8 @@ class ThreadSession:
     def erase_conversation(self, reason: str) -> None:
         """Erase the messages, the evidence and the facts of the session, and begin its conversation again."""
         session = self.session
+        if session.open_calls():
+            session.close_calls(reason)
         version = session.state().version
         seqs = [*_iter_seqs(session.messages, version), *_iter_seqs(session.evidence, version)]
         for start in range(0, len(seqs), _ERASED):
@@ -542,7 +544,7 @@ class ThreadSession:
         ledger = session.ledger()
         while facts := ledger.items(limit=100):
             ledger.erase(list(facts), reason)
-        if seqs:
+        if seqs and session.state().status == "open":
             session.reset(reason, keep_system=False)
         self._forget()
 
@@ -555,9 +557,9 @@ class ThreadSession:
             self._lists.clear()
         self._transcript.forget()
 
-    def follow(self, known: KnownList, *, exact: bool = False, point: str = "") -> None:
-        """Make the conversation of the session that of a list."""
-        self._transcript.follow(Spoken(known, exact), point=point)
+    def follow_copy(self, known: KnownList) -> None:
+        """Make the conversation of the session that of a list which comes from another thread."""
+        self._transcript.follow(Spoken(known, exact=False), is_copy=True)
 
 
 def _open_entry(entry: Entry) -> Entry:

@@ -53,15 +53,17 @@ class ThreadTranscript:
         """The list that was followed last."""
         self._lock = threading.Lock()
 
-    def follow(self, spoken: Spoken, *, point: str = "") -> None:
+    def follow(self, spoken: Spoken, *, point: str = "", is_copy: bool = False) -> None:
         """Make the conversation of the session that of a list. `point` is the checkpoint of the list: it may be stored
-        late, when a middleware has gone on."""
+        late, when a middleware has gone on. `is_copy`: the list is that of another thread: no facts are read from it."""
         with self._lock:
             converted = self._convert(spoken.messages)
             if converted is None:
                 return
             try:
-                self._shadow.follow(converted.messages, exact=spoken.exact, point=point, tells_lost=not spoken.exact)
+                self._shadow.follow(
+                    converted.messages, exact=spoken.exact, point=point, tells_lost=not spoken.exact, is_copy=is_copy
+                )
             except HoldfastError:
                 logger.warning("The transcript of thread %r could not be followed.", self._id, exc_info=True)
                 return

@@ -23,6 +23,7 @@ from langchain.agents.middleware import (
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
 
 import holdfast
@@ -585,3 +586,37 @@ def test_a_result_that_is_newer_than_a_correction_stays_as_the_tool_gave_it(file
     assert "[outdated: shipping_address]" in before
     assert after == "Order 4711: ship to 123 Main St."
     assert model.sent[-1][-1].text.count("- shipping_address: 456 Oak Ave") == 1
+
+
+def test_what_the_user_said_in_earlier_turns_is_not_read_again_by_an_agent_inside_a_graph() -> None:
+    engine = holdfast.open("memory:")
+    ledger = engine.ledger(user="ada")
+    ledger.set("shipping_address", "1 First St")
+    model = ScriptedModel(lambda _: AIMessage("Noted."))
+    builder = StateGraph(MessagesState)
+    builder.add_node("desk", build(model, HoldfastMiddleware(engine), checkpointer=None))
+    builder.add_edge(START, "desk")
+    builder.add_edge("desk", END)
+    graph = builder.compile(checkpointer=HoldfastSaver(engine))
+    config = thread("t1", user_id="ada")
+    ask(graph, "My shipping address is now 123 Main St.", config)
+    assert [fact.value for fact in ledger.history("shipping_address")] == ["1 First St", "123 Main St"]
+    ledger.set("shipping_address", "456 Oak Ave")
+    ask(graph, "Where is my order?", config)
+    assert "shipping_address: 456 Oak Ave" in tail(model.sent[-1])
+    assert [fact.value for fact in ledger.history("shipping_address")][2:] == ["456 Oak Ave"]
+    ask(graph, "My shipping address is now 789 Pine Rd.", config)
+    assert "shipping_address: 789 Pine Rd" in tail(model.sent[-1])
+
+
+def test_what_was_said_before_the_agent_had_the_middleware_overrules_no_fact() -> None:
+    engine, checkpoints = holdfast.open("memory:"), InMemorySaver()
+    engine.ledger(user="ada").set("shipping_address", "1 First St")
+    before = build(ScriptedModel(lambda _: AIMessage("Noted.")), checkpointer=checkpoints)
+    ask(before, "My shipping address is now 123 Main St.", thread("old", user_id="ada"))
+    ask(before, "What is the weather like?", thread("old", user_id="ada"))
+    model = ScriptedModel(lambda _: AIMessage("Noted."))
+    agent = build(model, HoldfastMiddleware(engine), checkpointer=checkpoints)
+    ask(agent, "My shipping address is now 456 Oak Ave.", thread("new", user_id="ada"))
+    ask(agent, "Where is my order?", thread("old", user_id="ada"))
+    assert "shipping_address: 456 Oak Ave" in tail(model.sent[-1])
