@@ -47,6 +47,20 @@ def test_a_long_conversation_has_boundaries_and_loses_nothing() -> None:
     assert {*WORD.findall(json.dumps(harness.client.messages))} <= {*WORD.findall(stored)}
 
 
+def test_who_goes_back_is_sent_the_same_bytes_if_something_fails() -> None:
+    """The branch that they left has all of their messages too, and another view by now."""
+    harness = Harness(7)
+    for _ in range(30):
+        harness.step("take")
+    earlier = list(harness.client.messages)
+    for _ in range(30):
+        harness.step("take")
+    harness.client.messages = earlier
+    prepared = harness.send()
+    assert prepared.is_changed
+    assert harness.desk.fall_back(prepared.arrival).body == prepared.body
+
+
 def test_between_boundaries_each_request_extends_the_last() -> None:
     harness = Harness(3)
     last: list[Any] = []

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import holdfast
 from holdfast.errors import Conflict, HoldfastError
+from holdfast.flows.history.compaction import plan as plan_compaction
 from holdfast.gateway.lines import HeadUse, Line
 from holdfast.gateway.model import ClientRequest, SentView
 from holdfast.gateway.options import DeskOptions
@@ -98,9 +99,13 @@ class Boundaries:
         more = (new[-1].at.end - new[0].at.start) // _BYTES_PER_TOKEN if new else 0
         return line.count_tokens(known) - line.saved + more > self._find_window(line, request)
 
+    def _count_head(self, line: Line, request: ClientRequest) -> int:
+        """The tokens before the messages, in the engine's count."""
+        return round(_measure_head(line, request) / line.scale.factor)
+
     def _find_window(self, line: Line, request: ClientRequest) -> int:
         """The most tokens of the messages, in the engine's count."""
-        head = line.head_tokens or request.head_bytes // _BYTES_PER_TOKEN  # by the last reply, if there was one
+        head = _measure_head(line, request)
         window = plan_window(find_request_prices(request), request.max_output, head, self._options.window)
         return max(1, round(window / line.scale.factor))
 
@@ -119,11 +124,16 @@ class Boundaries:
         if not caches and not self.is_pressed(line, request, len(request.messages)):
             return False  # a client that does not cache may send nothing more
         context = line.conversation.context
-        plan = context.plan(
-            window=self._find_window(line, request),
-            prices=find_request_prices(request),
-            policy=self._policy,
-            cold=not has_same_head(line, request) and not self.is_warm(line, request),
+        adds_tool = self.load_view(line, request).is_empty and self._reads.choose(line, request).kind == "tool"
+        plan = context._drive(
+            plan_compaction(
+                context._context,
+                window=self._find_window(line, request),
+                prices=find_request_prices(request),
+                policy=self._policy,
+                cold=not has_same_head(line, request) and not self.is_warm(line, request),
+                rewritten_head=self._count_head(line, request) if adds_tool else None,
+            )
         )
         if plan.empty or any(isinstance(op, Spool) for op in plan.ops) or not self._fits(line, request, plan):
             return False
@@ -162,6 +172,11 @@ class Boundaries:
             lines = [f"- {fact.key}: {fact.value}" for fact in facts]
             text = "\n".join(["Facts that the user stated before this summary was written:", *lines])
             line.session.entries.append(NOTES_KIND, _notes_key(read_changes(line)), text)
+
+
+def _measure_head(line: Line, request: ClientRequest) -> int:
+    """The tokens before the messages, in the provider's count: by the last reply, if there was one."""
+    return line.head_tokens or request.head_bytes // _BYTES_PER_TOKEN
 
 
 def has_same_head(line: Line, request: ClientRequest) -> bool:

@@ -339,9 +339,8 @@ class Lines:
         family = self._families.get(name)
         if family is None:
             return None
-        chain = request.chain
-        lines = family.lines_of(request.agent)
-        return max(lines.values(), key=lambda line: count_shared(chain, line.nodes), default=None)
+        match = find_match(request.chain, request.messages, family.branches_of(request.agent))
+        return family.lines.get(match.branch)
 
     def follow(self, family: Family, request: ClientRequest, body: bytes) -> tuple[Line, int]:
         """Record what is new in a request. Returns its line, and how many messages of it were known. The caller has the

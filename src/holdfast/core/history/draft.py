@@ -109,6 +109,9 @@ class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
     """A part of `system` gives way if there is no room for it, as the tail of a pack does."""
     answered: bool = False
     """A reply to all of the items is there, and its calls are open: so the cache has just taken all of them."""
+    rewritten_head: int | None = None
+    """Tokens before the system messages that the provider must write again at a boundary, and so all that follows: the
+    boundary changes something there. None if it does not."""
 
 
 class PlanTools(msgspec.Struct, frozen=True):
@@ -357,6 +360,7 @@ class PlanDraft:
             leaving = self._leaving_tokens(fold[0])
             replacement = self._replacement_tokens(*fold)
             rewritten = sum(self.sizes[: max(fold[0], self.cached_until())]) - leaving + replacement
+            rewritten += self.count_before(0)
         elif reduce:
             leaving, rewritten = self._measure_reduction(reduce)
             replacement = 0
@@ -380,7 +384,19 @@ class PlanDraft:
     def cached_until(self) -> int:
         """The number of the first item that the next call must write in any case."""
         cached = self._count_cached()
-        return cached if self.changed is None else min(cached, self.changed)
+        if self.changed is None:
+            return cached
+        return min(cached, self.changed) if self.inputs.rewritten_head is None else 0
+
+    def count_before(self, number: int) -> int:
+        """The tokens before an item that a first change there makes the provider write again: none, unless the boundary
+        changes what stands before the conversation."""
+        if self.inputs.rewritten_head is None or self.changed is not None:
+            return 0
+        return self._count_before(number)
+
+    def _count_before(self, number: int) -> int:
+        return (self.inputs.rewritten_head or 0) + self.inputs.system + sum(self.sizes[:number])
 
     def _count_cached(self) -> int:
         """How many items the last call sent."""
@@ -395,7 +411,7 @@ class PlanDraft:
         first = next(number for number, item in enumerate(self.items) if _has_message(item, changed))
         sizes = [self._count_item(item, after) for item in self.items[first:]]
         less = sum(self.sizes[first:]) - sum(sizes)
-        return less, sum(sizes[: max(0, self.cached_until() - first)])
+        return less, sum(sizes[: max(0, self.cached_until() - first)]) + self.count_before(first)
 
     @functools.cached_property
     def credit(self) -> int:
@@ -428,7 +444,7 @@ class PlanDraft:
         """The calls of messages in view: the reply's seq if the cache was cold, else 0; and the tokens of everything
         before the reply."""
         ttl_us = self.inputs.prices.ttl_s * 1_000_000
-        total, newest, replied = self.inputs.system, 0, 0
+        total, newest, replied = self.inputs.system + (self.inputs.rewritten_head or 0), 0, 0
         calls: list[tuple[int, int]] = []
         for item in self.inputs.items:
             if isinstance(item, Summary):
@@ -652,6 +668,7 @@ class PlanDraft:
         """The figures of what was applied, counted on the result."""
         start = min(step.first_changed_index or 0 for step in self.steps)
         rewritten = sum(self.sizes[start : max(start, self._count_cached())])
+        rewritten += 0 if self.inputs.rewritten_head is None else self._count_before(start)
         cost = 0
         if self.fold is not None:
             size = self.tools.measure(self.fold.tokens, 1)

@@ -93,7 +93,7 @@ def _choose_results(draft: PlanDraft, policy: Faithful | Frugal, risked: int) ->
             total += here
             if here:
                 earned = prices.cache_read * total * min(most, total // growth)
-                price = (prices.cache_write - prices.cache_read) * rewritten
+                price = (prices.cache_write - prices.cache_read) * (rewritten + draft.count_before(number))
                 net = earned - price
                 loss = price - prices.cache_read * total
                 if net > best and risked + loss <= draft.credit:

@@ -94,9 +94,13 @@ def plan(
     policy: PlanPolicy | PolicyName | None = None,
     before: int = 0,
     cold: bool = False,
+    rewritten_head: int | None = None,
 ) -> Flow[Plan]:
-    """What a compaction would do now, what it frees, what it costs, and when it pays back. Changes nothing."""
+    """What a compaction would do now, what it frees, what it costs, and when it pays back. Changes nothing.
+
+    `rewritten_head` is the number of tokens before the conversation, if carrying the plan out changes something there."""
     arguments = _check_plan_arguments(context, window, model, prices, policy, before, cold)
+    arguments = msgspec.structs.replace(arguments, rewritten_head=rewritten_head)
     return (yield from with_steady_state(context, lambda state: _build_plan(context, state, arguments, None)))
 
 
@@ -109,6 +113,7 @@ class _PlanArguments(msgspec.Struct, frozen=True):
     cold: bool
     for_pack: bool = False
     """A pack asks: it chooses among the handles itself, and its tail gives way."""
+    rewritten_head: int | None = None
 
 
 def _check_plan_arguments(
@@ -225,6 +230,7 @@ def _read_plan_input(
         handles=(yield from _read_handles(context)) if strategy is not None and not arguments.for_pack else (),
         flexible=arguments.for_pack,
         answered=any(call.frame == frame for call in state.open_calls),
+        rewritten_head=arguments.rewritten_head,
     )
 
 
