@@ -45,7 +45,8 @@ def run(settings: Settings, /, command: tuple[str, ...], quiet: bool, **options:
 
     choose_store(settings)
     if settings.path in ("memory:", ":memory:"):
-        raise errors.InvalidUrl(url=settings.file, reason="a store in memory cannot be shared with the gateway")
+        reason = f"{settings.file!r} is a store in memory, which the gateway cannot share; name a file, or postgresql://…"
+        raise errors.InvalidArgument(argument="file", reason=reason)
     args = [f"--policy={options['policy']}"]
     if options["read_back"] != "auto":
         args.append(f"--read-back={options['read_back']}")
