@@ -254,7 +254,7 @@ def check_codex_with_tools(lab: Laboratory) -> None:
 
 
 def check_codex_figures(lab: Laboratory) -> None:
-    """Codex sends replies back with fields of its own: they are the replies that were recorded, and no call is a boundary."""
+    """Codex sends replies back with fields of its own: they are the replies that were recorded, and no boundaries."""
     with lab.open(scripts.work(8), through=False) as desk:
         assert desk.codex("Do the steps.").code == 0
         truth = desk.provider.bill.as_dict()["dollars"]

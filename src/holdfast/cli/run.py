@@ -45,7 +45,9 @@ def run(settings: Settings, /, command: tuple[str, ...], quiet: bool, **options:
 
     choose_store(settings)
     if settings.path in ("memory:", ":memory:"):
-        reason = f"{settings.file!r} is a store in memory, which the gateway cannot share; name a file, or postgresql://…"
+        reason = (
+            f"{settings.file!r} is a store in memory, which the gateway cannot share; name a file, or postgresql://…"
+        )
         raise errors.InvalidArgument(argument="file", reason=reason)
     args = [f"--policy={options['policy']}"]
     if options["read_back"] != "auto":
