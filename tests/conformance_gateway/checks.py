@@ -253,6 +253,19 @@ def check_codex_with_tools(lab: Laboratory) -> None:
     assert "Done with all 5 steps" in seen.results[0][1]
 
 
+def check_codex_figures(lab: Laboratory) -> None:
+    """Codex sends replies back with fields of its own: they are the replies that were recorded, and no boundaries."""
+    with lab.open(scripts.work(8), through=False) as desk:
+        assert desk.codex("Do the steps.").code == 0
+        truth = desk.provider.bill.as_dict()["dollars"]
+    with lab.open(scripts.work(8), through=True, window=CODEX_WINDOW) as desk:
+        assert desk.codex("Do the steps.").code == 0
+        assert "withdrawn" not in desk.holdfast("log", find_session(desk), "--limit", "0").stdout
+        found = read_figures(desk)
+        assert 0 < found["boundaries"] < 4, found
+        assert abs(found["plain_cost_usd"] - truth) < 0.02 * truth, (found, truth)
+
+
 def check_codex_in_javascript(lab: Laboratory) -> None:
     lab.compare(scripts.work_in_javascript(4), lambda desk: [desk.codex("Do it.", model="gpt-6.1-sol")])
 
@@ -317,6 +330,7 @@ CHECKS: dict[str, Callable[[Laboratory], None]] = {
     "Claude Code: gateways that are killed": check_claude_kills,
     "the commands of Holdfast on what was recorded": check_commands,
     "Codex: tools, some of them parallel": check_codex_with_tools,
+    "Codex: its replies are recorded once, and its figures are true": check_codex_figures,
     "Codex: tools in its interpreter": check_codex_in_javascript,
     "Codex: tools in its interpreter, and boundaries": check_codex_boundary_in_javascript,
     "Codex: resume": check_codex_resume,

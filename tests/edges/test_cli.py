@@ -560,6 +560,12 @@ def test_the_doctor_finds_what_is_odd_and_advises(cli: CommandRunner) -> None:
     assert "0 problems, 5 warnings" in ran.out
 
 
+def test_the_doctor_knows_that_a_closed_folder_keeps_other_users_out(cli: CommandRunner) -> None:
+    cli.path.chmod(0o644)
+    cli.path.parent.chmod(0o700)
+    assert verdicts(cli)["permissions"] == ("ok", "mode 644")
+
+
 def test_the_doctor_verifies_small_files_and_large_ones_on_request(
     cli: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,6 +259,18 @@ def test_figures_are_stored_for_each_call() -> None:
     assert any(call.get("saved", 0) > 0 for call in calls)
 
 
+@pytest.mark.parametrize("kind", [MessagesClient, ChatClient, ItemsClient])
+def test_an_edited_reply_is_no_boundary_and_leaves_the_cache_warm(kind: type[ModelClient]) -> None:
+    harness = Harness(7, kind=kind)
+    for number in range(40):
+        prepared = harness.send()
+        step: Any = prepared.step
+        assert step.is_warm or not number
+        harness.client.take(harness.answer(prepared), edit=True)
+    calls = list(read_calls(harness.engine))
+    assert sum(call.figures.is_boundary for call in calls) == harness.boundaries > 0
+
+
 def test_credentials_are_never_stored(store: str) -> None:
     harness = Harness(4, store=store)
     for _ in range(3):

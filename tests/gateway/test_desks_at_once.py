@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -97,10 +98,10 @@ def test_desks_in_turn_send_one_view(engines: list[holdfast.Engine], kind: type[
         prepared = harness.send()
         assert Desk(engines[0], OPTIONS).prepare(prepared.arrival).body == prepared.body
         step: Any = prepared.step
-        views.append(step.view_at)
+        views.append(step.view_name)
         harness.client.take(harness.answer(prepared))
-    assert len({*views}) > 3
-    assert views == sorted(views)
+    changes = [view for view, _ in itertools.groupby(views)]
+    assert len(changes) == len({*changes}) > 3, "no view comes back"
 
 
 @pytest.mark.parametrize("kind", [MessagesClient, ItemsClient])

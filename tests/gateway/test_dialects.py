@@ -297,12 +297,13 @@ _RESPONSES_REPLY: dict[str, Any] = {
 
 
 def _codex_item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item as Codex sends it back: it drops ids, and what it does not know."""
+    """An item as Codex sends it back: it drops ids, and what it does not know, and adds the turn."""
     kept = {key: value for key, value in item.items() if key not in ("id", "status")}
     if item["type"] == "message":
         kept["content"] = [{"type": part["type"], "text": part["text"]} for part in item["content"]]
     if item["type"] == "web_search_call":
         kept["action"] = {"type": "search", "query": "q"}
+    kept["internal_chat_message_metadata_passthrough"] = {"turn_id": "01a1", "content_item_kinds": ["unknown"]}
     return kept
 
 

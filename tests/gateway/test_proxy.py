@@ -327,7 +327,7 @@ def test_a_connection_that_is_reset_has_words_for_it(bench: Bench) -> None:
         client.send(POST, body=BODY)
         _, _, body = client.read_answer()
     message = json.loads(body)["error"]["message"]
-    assert re.fullmatch(r"Holdfast could not reach the provider: \w+: \S.*\S\. Try again\.", message)
+    assert re.fullmatch(r"Holdfast could not reach the provider [\w.]+:\d+: \w+: \S.*\S\. Try again\.", message)
 
 
 def test_an_answer_that_is_no_http_is_quoted_nowhere(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

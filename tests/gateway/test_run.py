@@ -227,6 +227,13 @@ def test_a_signal_that_ends_the_command_is_in_the_exit_code(provider: FakeProvid
     assert ran.returncode == 128 + signal.SIGKILL
 
 
+def test_figures_that_cannot_be_printed_leave_the_exit_code(provider: FakeProvider, tmp_path: Path) -> None:
+    line = build_line(tmp_path, "sh", "-c", "exit 3")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ran = subprocess.run(line, env=build_variables(provider), stderr=full, timeout=WAIT_S, check=False)
+    assert ran.returncode == 3
+
+
 def test_ctrl_c_on_a_terminal_reaches_the_command_once_and_not_the_gateway(
     provider: FakeProvider, tmp_path: Path
 ) -> None:

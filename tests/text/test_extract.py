@@ -33,6 +33,7 @@ from holdfast.text.extract.transcript import (
     PREAMBLE,
     PREAMBLE_WITH_HANDLES,
     SPEAKERS,
+    Transcript,
 )
 
 EXAMPLES = figure(15, 500)
@@ -449,6 +450,28 @@ def test_a_failure_that_nobody_marked_is_seen(output: str) -> None:
     noise = "\n".join(f"line number {number} of the output" for number in range(60))
     text = extract_summary([did("run", {"what": "it"}, f"{noise}\n{output}\n{noise}")], 60, count)
     assert text.endswith(f"Called run with what=it [h1_0] → {output}")
+
+
+def test_the_line_that_says_what_failed_comes_before_the_first_lines_and_stays_in_later_summaries() -> None:
+    noise = "\n".join(f"{chr(97 + n % 26)}_module{n}.c is built by make_{n * 7}" for n in range(60))
+    failure = "ERROR: the linker gave up"
+    built = did("run", {"command": "make all"}, f"Exit code 2\n{noise}\n{failure}\n{noise}", error=True)
+    text = extract_summary([built], 70, count)
+    assert "[h1_0] → Exit code 2" in text
+    assert failure in text
+    first = extract_summary([built], 300, count)
+    looks = (did("look", {"what": f"part {number}"}, noise) for number in range(30))
+    assert failure in extract_summary([summary(first), *looks], 500, count)
+
+
+def test_the_last_words_of_a_turn_come_first_also_if_what_the_user_says_next_is_shown_elsewhere() -> None:
+    code = "\n".join(f"def handle_{number}(request_{number}): return self.store_{number}.get()" for number in range(99))
+    answer = "Orders of that size ship free now, by a change in shop.py. What is left is the build."
+    read = [did("read_file", {"path": f"part{number}.py"}, code, text=f"I read {number}.") for number in range(12)]
+    items = [did("read_file", {"path": "shop.py"}, code), said("assistant", answer), *read]
+    entries = [entry for entry in Transcript(items).statements if entry.concludes]
+    assert [entry.render(entry.opening) for entry in entries] == [f"Assistant: {answer}"]
+    assert f"Assistant: {answer}" in extract_summary(items, 200, count)
 
 
 def test_in_a_dialogue_the_answers_stay() -> None:

@@ -7,16 +7,14 @@ interrupted.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
 from holdfast import errors
 from holdfast.cli.commands import OutputClosed, root
-from holdfast.cli.output import StyledText, escape, json_text, print_line
+from holdfast.cli.output import StyledText, discard_output, escape, json_text, print_line
 from holdfast.cli.settings import Settings
 
 REFUSED, STORAGE, INTERRUPTED = 3, 4, 130
@@ -32,7 +30,7 @@ def main(args: Sequence[str] | None = None) -> int:
         code = root.main(args, prog_name="holdfast", standalone_mode=False, obj=settings)
         sys.stdout.flush()
     except (OutputClosed, BrokenPipeError):
-        _discard_output()
+        discard_output(sys.stdout)
         return 0
     except errors.HoldfastError as error:
         _print_error(settings, error, {name: _to_json_value(value) for name, value in vars(error).items()})
@@ -44,7 +42,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except OSError as error:
         _print_error(settings, error, {})
-        _discard_output()
+        discard_output(sys.stdout)
         return STORAGE
     return code or 0
 
@@ -64,11 +62,3 @@ def _print_error(settings: Settings, error: Exception, data: dict[str, object]) 
 
 def _to_json_value(value: object) -> object:
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def _discard_output() -> None:
-    """Discard the buffered output, so that Python does not fail to write it when it exits."""
-    with suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)

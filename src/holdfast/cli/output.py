@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias, TypeVar
 
@@ -87,6 +87,14 @@ def print_line(*pieces: str | StyledText, error: bool = False) -> None:
         click.echo("".join(_paint(piece) for piece in styled), err=error, color=True)
     else:
         click.echo("".join(piece.text for piece in styled).rstrip(), err=error)
+
+
+def discard_output(stream: TextIO) -> None:
+    """Discard the buffered output of a stream, so that Python does not fail to write it when it exits."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def _paint(piece: StyledText) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -10,7 +13,7 @@ import click
 import holdfast
 from holdfast import errors
 from holdfast.cli.gateway import choose_store, policy_choice_option, read_back_option, window_limit_option
-from holdfast.cli.output import StyledText, escape, json_text, print_line
+from holdfast.cli.output import StyledText, discard_output, escape, json_text, print_line
 from holdfast.cli.settings import Settings, gateway_options
 
 _CLOCK_SLACK_US = 1_000_000
@@ -42,7 +45,10 @@ def run(settings: Settings, /, command: tuple[str, ...], quiet: bool, **options:
 
     choose_store(settings)
     if settings.path in ("memory:", ":memory:"):
-        raise errors.InvalidUrl(url=settings.file, reason="a store in memory cannot be shared with the gateway")
+        reason = (
+            f"{settings.file!r} is a store in memory, which the gateway cannot share; name a file, or postgresql://…"
+        )
+        raise errors.InvalidArgument(argument="file", reason=reason)
     args = [f"--policy={options['policy']}"]
     if options["read_back"] != "auto":
         args.append(f"--read-back={options['read_back']}")
@@ -80,11 +86,23 @@ def _print_figures(settings: Settings, run_id: str, started_us: int) -> None:
         return
     if settings.json:
         document = {"run": run_id, **totals.as_document(), "price_model": PRICE_MODEL}
-        click.echo(json_text(document, ascii_only=True), err=True)
+        with _keep_exit_code():
+            click.echo(json_text(document, ascii_only=True), err=True)
         return
     for text in describe_run(totals, settings.display_address):
         _print_note(text)
 
 
 def _print_note(text: str) -> None:
-    print_line(StyledText("Holdfast: ", "bold"), StyledText(escape(text), "dim"), error=True)
+    with _keep_exit_code():
+        print_line(StyledText("Holdfast: ", "bold"), StyledText(escape(text), "dim"), error=True)
+
+
+@contextmanager
+def _keep_exit_code() -> Iterator[None]:
+    """Let the exit code be that of the command also if nothing can be printed, as when its terminal was closed."""
+    try:
+        yield
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        discard_output(sys.stderr)

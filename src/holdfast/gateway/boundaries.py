@@ -13,7 +13,7 @@ from collections.abc import Callable
 import holdfast
 from holdfast.errors import Conflict, HoldfastError
 from holdfast.flows.history.compaction import plan as plan_compaction
-from holdfast.gateway.lines import HeadUse, Line
+from holdfast.gateway.lines import HeadUse, Line, name_view
 from holdfast.gateway.model import ClientRequest, SentView
 from holdfast.gateway.options import DeskOptions
 from holdfast.gateway.own_reads import OwnReads
@@ -64,7 +64,8 @@ class Boundaries:
             notes = str(entry.body) if entry is not None else ""
             view = build_view(line, request, changes, notes=notes, reword=self._reword(line, request))
             view = view if is_sound(request.messages, view) else SentView()
-            line.view, line.view_at, line.saved = view, boundary, count_saved(line, view, changes, self._count)
+            line.view, line.view_at, line.view_name = view, boundary, name_view(view)
+            line.saved = count_saved(line, view, changes, self._count)
         return line.view
 
     def _reword(self, line: Line, request: ClientRequest) -> Callable[[str], str]:

@@ -103,7 +103,7 @@ class Desk:
     def _build(self, arrival: Arrival, step: Step, line: Line, *, from_memory: bool = False) -> PreparedRequest:
         """The bytes that leave."""
         if not step.view.is_empty:
-            step.saved, step.view_at = line.saved, line.view_at
+            step.saved, step.view_name = line.saved, line.view_name
             step.is_boundary, line.has_boundary = line.has_boundary, False
         edits = self._reads.build_edits(line, step.request, arrival.body, step.view, from_memory=from_memory)
         reading = None if edits is None else ReadingStep(line.session, step.hash)

@@ -47,7 +47,7 @@ class ExchangeFigures(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     pieces: int = 0
     """Of the client's list of messages."""
     view: int = 0
-    """The seq of the boundary whose view was sent; 0 for none."""
+    """The name of the view that was sent; 0 for none."""
     head: int = 0
     """Tokens before the messages, in the provider's count."""
     head_digest: str = ""
@@ -75,7 +75,7 @@ class PromptSize(msgspec.Struct, frozen=True, kw_only=True):
     cached: int = 0
     """The tokens of its beginning that the provider's cache had after it."""
     view: int = 0
-    """The seq of the boundary whose view was sent; 0 for none."""
+    """The name of the view that was sent; 0 for none."""
 
 
 def measure_prompt(

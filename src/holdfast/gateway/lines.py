@@ -9,6 +9,7 @@ another one behind the place where they part.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 from collections import OrderedDict
@@ -33,6 +34,7 @@ _NODE_BYTES = 400
 """What a message takes, about."""
 _REMOVED_BYTES = 150
 """What a removed piece of a view takes, about."""
+_NAME_BYTES = 6
 BRANCHES = 1_000
 """The sessions of one family."""
 HEADS = 4
@@ -89,6 +91,8 @@ class Line:
         """What is changed in its requests; None if it is not known yet."""
         self.view_at = -1
         """The boundary of that view."""
+        self.view_name = 0
+        """The name of what it changes: an edited reply moves the boundary, and changes nothing that is sent."""
         self.saved = 0
         """The tokens that the view takes out, in the engine's count."""
         self.asked = 0
@@ -103,7 +107,7 @@ class Line:
         self.is_measured = False
         """Whether the scale and the head are those of the last call that the store knows."""
         self.settled_view = 0
-        """The boundary of the view of the last call that was recorded."""
+        """The name of the view of the last call that was recorded."""
         self.last_prompt: PromptSize | None = None
         """Of the last request whose usage is known; None if it is not known yet."""
         self.sent_us = 0
@@ -167,6 +171,18 @@ def weigh_view(view: SentView) -> int:
     """The memory that a view takes, about: most of it are the texts of shortened pieces."""
     pieces = len(view.removed) + 2 * len(view.replaced)  # which have a text each
     return len(view.summary) + _REMOVED_BYTES * pieces + sum(map(len, view.replaced.values()))
+
+
+def name_view(view: SentView) -> int:
+    """A name for what a view changes; 0 for nothing."""
+    if view.is_empty:
+        return 0
+    digest = hashlib.blake2b(view.summary, digest_size=_NAME_BYTES)
+    for index, piece in sorted(view.removed):
+        digest.update(b"-%d.%d" % (index, piece))
+    for (index, piece), text in sorted(view.replaced.items()):
+        digest.update(b"=%d.%d:" % (index, piece) + text)
+    return int.from_bytes(digest.digest()) or 1
 
 
 def _read_texts(value: object) -> tuple[str, ...]:
@@ -312,7 +328,8 @@ def _carry_over(before: Line, line: Line) -> None:
     line.is_measured, line.planned_tokens = before.is_measured, before.planned_tokens
     line.settled_view = before.settled_view
     line.last_prompt, line.is_left_alone = before.last_prompt, before.is_left_alone
-    line.is_fork, line.sent_us = before.is_fork, before.sent_us
+    line.is_fork, line.sent_us, line.has_boundary = before.is_fork, before.sent_us, before.has_boundary
+    line.replied_us = before.replied_us  # a reply that its client edited was one
 
 
 class Lines:

@@ -522,7 +522,7 @@ def _build_outcome(exchange: DeskExchange, ended_us: int) -> Outcome:
 
 async def _send_failure(call: ClientCall, error: UpstreamFailed) -> None:
     _LOG.warning("A provider could not be reached: %s.", error)
-    await send_error(call, 502, f"Holdfast could not reach the provider: {error}. Try again.", "upstream-failed")
+    await send_error(call, 502, f"Holdfast could not reach the provider {error}. Try again.", "upstream-failed")
 
 
 async def send_error(call: ClientCall, status: int, text: str, code: str) -> None:

@@ -56,8 +56,8 @@ class Step(msgspec.Struct, kw_only=True):
     """Tokens that the view takes out, in the engine's count."""
     counted: int = 0
     """Tokens of the messages that are sent, in the engine's count."""
-    view_at: int = 0
-    """The boundary of the view; 0 if it is empty."""
+    view_name: int = 0
+    """The name of the view; 0 if it is empty."""
     is_boundary: bool = False
     is_warm: bool = False
     unrecorded: BodyEnd | None = None
@@ -109,10 +109,10 @@ class Recorder:
     def record_figures(self, step: Step, line: Line, reply: MessageDraft | None, outcome: Outcome) -> None:
         if not line.is_measured:
             restore_measures(line)
-        view_at = 0 if outcome.was_resent else step.view_at
+        view_name = 0 if outcome.was_resent else step.view_name
         if 200 <= outcome.status < 300:  # a request that failed or was given up may have had the view first
-            step.is_boundary = view_at not in (0, line.settled_view)
-            line.settled_view = view_at
+            step.is_boundary = view_name not in (0, line.settled_view)
+            line.settled_view = view_name
         sent = bill_reply(reply, outcome)
         plain, saved, counted = sent, 0, step.counted + step.saved
         pieces = step.request.count_pieces()
@@ -122,7 +122,7 @@ class Recorder:
             use = line.heads.get(step.request.head)
             before = line.last_prompt if use is None or use.prompt is None else use.prompt
             taken = 0 if outcome.was_resent else step.saved
-            is_boundary = view_at not in (0, 0 if before is None else before.view)
+            is_boundary = view_name not in (0, 0 if before is None else before.view)
             factor = line.scale.factor
             size = call_figures.measure_prompt(
                 sent.tokens, counted, taken, factor, before=before, is_boundary=is_boundary
@@ -139,7 +139,8 @@ class Recorder:
             )
             saved = size.plain - sent.tokens
             if outcome.rounds == 1:
-                before = line.last_prompt = msgspec.structs.replace(size, cached=sent.read + sent.written, view=view_at)
+                cached = sent.read + sent.written
+                before = line.last_prompt = msgspec.structs.replace(size, cached=cached, view=view_name)
                 line.head_tokens = max(0, sent.tokens - round(step.counted * line.scale.factor))
             line.note_head(step.request.head, HeadUse(outcome.ended_us, pieces, before))
             line.sent_us, line.replied_us, line.is_fork = outcome.sent_us, outcome.ended_us, False
@@ -155,7 +156,7 @@ class Recorder:
             saved=saved,
             counted=counted,
             pieces=pieces,
-            view=view_at,
+            view=view_name,
             head=line.head_tokens,
             head_digest=step.request.head.hex(),
             factor=round(line.scale.factor, 6),

@@ -32,7 +32,7 @@ _FAULTS = (OSError, h11.ProtocolError, ExchangeFailed)
 
 
 class UpstreamFailed(Exception):
-    """No answer came."""
+    """No answer came; the text has the name of the provider, and what happened."""
 
 
 class UpstreamCut(Exception):
@@ -78,7 +78,11 @@ class UpstreamLink:
         self.host = parts.netloc.encode("ascii")
         self._path = parts.path.rstrip("/").encode("ascii")
         self._is_versioned = is_versioned and bool(self._path)
-        self._pool = ConnectionPool(base_url, find_proxy(base_url), context)
+        proxy = find_proxy(base_url)
+        self._name = (
+            parts.netloc if proxy is None else f"{parts.netloc}, through the HTTP proxy that the environment names"
+        )
+        self._pool = ConnectionPool(base_url, proxy, context)
 
     def build_target(self, path: bytes, query: bytes) -> bytes:
         """The path and the query of a request to the provider."""
@@ -100,11 +104,11 @@ class UpstreamLink:
                 connection.close()
                 raise
         except _FAULTS as error:
-            raise UpstreamFailed(_describe(error)) from error
+            raise UpstreamFailed(f"{self._name}: {_describe(error)}") from error
         answer = UpstreamAnswer(self._pool, connection, response)
         if not 200 <= answer.status < 600:
             await answer.close()
-            raise UpstreamFailed(f"it answered with the status {answer.status}")
+            raise UpstreamFailed(f"{self._name}: it answered with the status {answer.status}")
         return answer
 
     async def close(self) -> None:

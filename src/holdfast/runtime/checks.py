@@ -109,8 +109,19 @@ def _check_permissions(path: str) -> Check:
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & stat.S_IWOTH:
         return Check("permissions", "warn", f"mode {mode:o}: every user can write to it", f"chmod o-w {path}")
-    readable = ", readable by every user of this machine" if mode & stat.S_IROTH else ""
+    is_open = mode & stat.S_IROTH and _can_everybody_enter(_parent_folder(path))
+    readable = ", readable by every user of this machine" if is_open else ""
     return Check("permissions", "ok", f"mode {mode:o}{readable}")
+
+
+def _can_everybody_enter(folder: str) -> bool:
+    """Whether other users reach the files in a folder: none of the folders above keeps them out."""
+    while os.stat(folder).st_mode & stat.S_IXOTH:
+        above = os.path.dirname(folder)
+        if above == folder:
+            return True
+        folder = above
+    return False
 
 
 def _check_wal(path: str) -> Check:

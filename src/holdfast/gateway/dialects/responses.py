@@ -63,10 +63,12 @@ _TEXT_OUTPUTS = OUTPUTS - {"computer_call_output", "shell_call_output"}
 _FREE = frozenset({"arguments", "input"})
 _UNSTABLE = frozenset(
     """
-    annotations created_by id logprobs parsed parsed_arguments prompt_cache_breakpoint provider_data status
+    annotations created_by id internal_chat_message_metadata_passthrough logprobs parsed parsed_arguments
+    prompt_cache_breakpoint provider_data status
     """.split()
 )
-"""Fields that clients add and drop, and that no model sees: with `store: false`, also the ids of items."""
+"""Fields that clients add and drop, and that no model sees: with `store: false`, also the ids of items. Codex adds the turn
+of an item."""
 _SEARCH_FIELDS = frozenset({"type", "query", "url", "pattern"})
 """What clients keep of a search of the web."""
 _STATE = ("previous_response_id", "conversation")

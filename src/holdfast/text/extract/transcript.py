@@ -382,14 +382,18 @@ class Transcript:
         own, written = split_client_blocks(text) if speaker == SPEAKERS["user"] else ((text,), ())
         for part in own:
             self.names.add(part, source)
-        self._add_statement(speaker, _split_sentences(*own), comments=bool(message.tool_calls))
+        stated = self._add_statement(speaker, _split_sentences(*own), comments=bool(message.tool_calls))
+        if stated is not None and message.role == "assistant" and not message.tool_calls:
+            self._mark_conclusion(stated)  # what the user says next may be shown elsewhere
         for block in written:
             self.names.add(block, RESULT)
             self._add_statement(CLIENT_SPEAKER, _split_sentences(block))
 
-    def _add_statement(self, speaker: str, fragments: dict[int, Fragment], *, comments: bool = False) -> None:
+    def _add_statement(
+        self, speaker: str, fragments: dict[int, Fragment], *, comments: bool = False
+    ) -> TranscriptEntry | None:
         if not fragments:
-            return
+            return None
         before = next(reversed(self._statements.values()), None)
         entry = TranscriptEntry(speaker=speaker, at=self.names.at, fragments=fragments, comments=comments)
         if speaker == SPEAKERS["assistant"]:
@@ -405,6 +409,7 @@ class Transcript:
         key = speaker, entry.render(fragments), question
         self._statements.pop(key, None)  # a repeated statement moves to the end
         self._statements[key] = entry
+        return entry
 
     def _mark_conclusion(self, entry: TranscriptEntry) -> None:
         entry.concludes = True
@@ -431,11 +436,14 @@ class Transcript:
         text = "\n".join(_iter_texts(result.content))
         self.names.add(text, RESULT)
         fragments = _split_output(text, "")
-        if result.is_error:
-            return _CallOutcome(
-                fragments, _leading_fragments(fragments, FAILURE_CHARACTERS), handle, "failed", _is_whole(result, text)
-            )
         failure = _find_failure(text)
+        if result.is_error:
+            opening = _leading_fragments(fragments, FAILURE_CHARACTERS)
+            if failure and all(fragment.text != failure for fragment in opening):
+                found = next((fragment for fragment in fragments if fragment.text == failure), None)
+                fragments = fragments if found else [*fragments, Fragment(failure, LINE_MARK)]
+                opening = [*fragments[:1], found or fragments[-1]]
+            return _CallOutcome(fragments, opening, handle, "failed", _is_whole(result, text))
         if _is_whole(result, text):
             return _CallOutcome(fragments, fragments, handle, "short", is_whole=True, fails=bool(failure))
         opening = [Fragment(failure, LINE_MARK)] if failure else []
@@ -541,7 +549,9 @@ class Transcript:
         entry.failed = failed
         if result_fragments and outcome.kind != "long":
             last = tuple(entry.fragments)[-len(result_fragments) :]
-            entry.opening = tuple(entry.fragments) if outcome.kind == "short" else last[:1]
+            entry.opening = (
+                tuple(entry.fragments) if outcome.kind == "short" else _choose_failure(entry.fragments, last)
+            )
             entry.result = frozenset(last if outcome.kind == "short" else ())
             self._note_failure(entry, subject, next(iter(counts)), fails=bool(failed))
         return True
@@ -639,6 +649,15 @@ def _split_line(line: str, glue: str, label: str = "", weight: float = 1.0) -> I
 def _leading_fragments(fragments: Sequence[Fragment], limit: int) -> list[Fragment]:
     """The first fragments, up to a limit; at least one."""
     return [fragments[number] for number in _leading_numbers(dict(enumerate(fragments)), limit)]
+
+
+def _choose_failure(fragments: dict[int, Fragment], numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """What comes first of a failure that an earlier summary quotes: all of it if it is short, else its first line, often an
+    exit code, and the line that says what went wrong."""
+    if sum(len(fragments[number].text) + 1 for number in numbers) <= FAILURE_CHARACTERS:
+        return numbers
+    found = (number for number in numbers[1:] if FAILURE.match(fragments[number].text))
+    return (*numbers[:1], *islice(found, 1))
 
 
 def _parse_statement(statement: str) -> dict[int, Fragment]:
