@@ -22,7 +22,7 @@ import holdfast
 from holdfast.errors import CallsOpen, InvalidArgument, describe_value
 from holdfast.frameworks.engines import check_engine, run_blocking
 from holdfast.frameworks.shadows import ShadowMessage
-from holdfast.frameworks.tool_runs import ToolRun, UnknownOutcome
+from holdfast.frameworks.tool_runs import ToolRun, UnknownOutcome, current_call
 from holdfast.langchain.attempts import ToolAttempts
 from holdfast.langchain.budgets import RUNS, RunBudget
 from holdfast.langchain.conversations import AgentConversation, PackedRequest, give_id
@@ -34,6 +34,8 @@ from holdfast.types import shorten_name
 _REMEMBERED = 1_000
 """Conversations in memory; the one that was used the longest time ago is opened again."""
 
+_TOOLS = "tools:"
+"""How LangChain names a run of the node that has the tools of an agent."""
 _TRIES = 20
 """How often a conversation is followed again, because a run of another process on the same thread has gone on."""
 
@@ -256,7 +258,8 @@ class HoldfastMiddleware(AgentMiddleware[Any, Any, Any]):
             metadata={"thread_id": name} if short != name else None,
         )
         attempts = ToolAttempts(self._engine, session, unknown=self._unknown, repeatable=self._repeatable)
-        return AgentConversation(session, attempts, observe=self._options.get("observe", True))
+        observe = self._options.get("observe", True) and not _is_inside_tool(namespace)
+        return AgentConversation(session, attempts, observe=observe)
 
     def _open_runs(self, session: holdfast.Session) -> holdfast.Session:
         """The session of the frames of runs, beside the conversation: packs of the conversation do not show them."""
@@ -295,6 +298,11 @@ def _read_messages(state: Any) -> list[BaseMessage]:
         return state
     messages = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
     return list(messages or ())
+
+
+def _is_inside_tool(namespace: str) -> bool:
+    """Whether an agent runs in a tool of another one: what it is asked are words of a model, not of the user."""
+    return current_call() is not None or any(part.startswith(_TOOLS) for part in namespace.split("|"))
 
 
 def _find_point(config: Any) -> str:

@@ -22,6 +22,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
@@ -487,6 +488,30 @@ def test_an_agent_inside_a_tool_has_its_own_conversation(file_engine: holdfast.E
     texts = [message.text for message in file_engine.session("t").messages() if not message.withdrawn]
     assert texts == ["Do it.", "", "The inner answer.", "Because."]
     assert len(file_engine.session("t").messages()) == 4
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+@pytest.mark.parametrize("outer", [True, False])
+def test_what_a_model_asks_an_agent_inside_a_tool_is_no_word_of_the_user(awaits: bool, outer: bool) -> None:
+    engine = holdfast.open("memory:")
+    ledger = engine.ledger(user="ada")
+    ledger.set("shipping_address", "1 First St")
+    inner = build(ScriptedModel(["Done."]), HoldfastMiddleware(engine), checkpointer=None)
+
+    def delegate(task: str) -> str:
+        """Ask another agent."""
+        return str(inner.invoke({"messages": [("user", task)]})["messages"][-1].text)
+
+    async def delegate_async(task: str) -> str:
+        return str((await inner.ainvoke({"messages": [("user", task)]}))["messages"][-1].text)
+
+    tool = StructuredTool.from_function(delegate, coroutine=delegate_async)
+    model = ScriptedModel([calls(("delegate", {"task": "My shipping address is now 999 Fake St."})), "Done."])
+    agent = build(model, *([HoldfastMiddleware(engine)] if outer else []), tools=[tool])
+    said, config = {"messages": [("user", "Where is my order?")]}, thread("t", user_id="ada")
+    asyncio.run(agent.ainvoke(said, config)) if awaits else agent.invoke(said, config)
+    assert [row.messages for row in engine.sessions() if row.thread] == [2]
+    assert [fact.value for fact in ledger.history("shipping_address")] == ["1 First St"]
 
 
 def test_a_run_without_a_name_is_refused(file_engine: holdfast.Engine) -> None:
