@@ -84,7 +84,7 @@ class Boundaries:
             replied_us = 0 if use is None or not is_in_reach(request, use) else use.replied_us
         return self._is_recent(replied_us, request)
 
-    def _has_other_prompts(self, line: Line, request: ClientRequest) -> bool:
+    def has_other_prompts(self, line: Line, request: ClientRequest) -> bool:
         """Whether the cache has the conversation also with another head. A boundary would break both."""
         others = (use for head, use in line.heads.items() if head != request.head and is_in_reach(request, use))
         return any(self._is_recent(use.replied_us, request) for use in others)
@@ -115,7 +115,7 @@ class Boundaries:
     def make_ahead(self, line: Line, request: ClientRequest) -> None:
         """After a reply: make the boundary that is due for the next request, if the conversation has grown."""
         step = min(GROWTH_STEP, self._find_window(line, request) // _GROWTH_SHARE)
-        if line.tokens - line.planned_tokens >= step and not self._has_other_prompts(line, request):
+        if line.tokens - line.planned_tokens >= step and not self.has_other_prompts(line, request):
             line.planned_tokens = line.tokens
             self.make(line, request)
 

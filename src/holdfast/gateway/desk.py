@@ -91,7 +91,8 @@ class Desk:
             return step
         view = self._boundaries.load_view(line, request)
         is_new = known < len(request.messages)  # a repeated request leaves as it left the first time
-        if is_new and (not step.is_warm or self._boundaries.is_pressed(line, request, known)):
+        is_free = not step.is_warm and not self._boundaries.has_other_prompts(line, request)
+        if is_new and (is_free or self._boundaries.is_pressed(line, request, known)):
             self._boundaries.make(line, request)
             view = line.view or SentView()
         family.read(line.session)

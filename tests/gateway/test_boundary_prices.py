@@ -1,4 +1,5 @@
-"""A boundary that adds the gateway's tool writes the whole prompt again: it is made where that pays, too."""
+"""What a boundary makes the provider write again, beside what stands behind its first change: the whole prompt, where it
+adds the gateway's tool, and the prompts of other models."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tests.gateway.upstreams.caches import CacheUse
 from tests.gateway.upstreams.prompts import PromptBlock, PromptReader
 from tests.property.session_model import ManualClock
 
-MODEL = "claude-sonnet-4-5"
+MODELS = ("claude-sonnet-4-5", "claude-sonnet-4-6")
+"""They have the same prices."""
 MARK = {"type": "ephemeral"}
 SYSTEM = [{"type": "text", "text": "You are careful, and you say what you did. " * 1_600, "cache_control": MARK}]
 TOOLS = [{"name": "Read", "description": "Reads a file.", "input_schema": {"type": "object"}}]
@@ -35,24 +37,26 @@ def list_lines(count: int) -> str:
 
 
 class IdealCache:
-    """Has the blocks of the last prompt for five minutes, wherever the next one leaves them."""
+    """Has the blocks of each model's last prompt for five minutes, wherever the next one leaves them."""
 
     def __init__(self) -> None:
-        self._before: list[PromptBlock] = []
-        self._until = 0.0
+        self._prompts: dict[str, tuple[list[PromptBlock], float]] = {}
 
-    def use(self, blocks: list[PromptBlock], now: float) -> CacheUse:
-        before = self._before if now <= self._until else []
+    def use(self, model: str, blocks: list[PromptBlock], now: float) -> CacheUse:
+        before, until = self._prompts.get(model, ([], 0.0))
+        before = before if now <= until else []
         pairs = takewhile(lambda pair: pair[0].key == pair[1].key, zip(blocks, before, strict=False))
         read = sum(block.tokens for block, _ in pairs)
-        self._before, self._until = blocks, now + 300
+        self._prompts[model] = blocks, now + 300
         return CacheUse(0, read, sum(block.tokens for block in blocks) - read)
 
 
 class Agent:
     """A client of Anthropic behind a desk. Its requests are priced twice: as it wrote them, and as they left."""
 
-    def __init__(self, read_back: ReadBackChoice) -> None:
+    def __init__(self, read_back: ReadBackChoice, large: int = 100) -> None:
+        """`large`: the lines of a large file, which is read behind the deletion."""
+        self._large = large
         self._clock = ManualClock()
         engine = holdfast.open("memory:", clock=self._clock, spooling=SPOOLING)
         self._desk = Desk(engine, DeskOptions(read_back=read_back))
@@ -62,6 +66,7 @@ class Agent:
         self.ratios: list[Fraction] = []
         self.sent: dict[str, Any] = {}
         self.calls = 0
+        self.model = MODELS[0]
 
     def wait(self, seconds: int) -> None:
         self._clock.us += seconds * 1_000_000
@@ -72,7 +77,7 @@ class Agent:
         *blocks, block = last["content"]
         messages = [*before, {**last, "content": [*blocks, {**block, "cache_control": MARK}]}]
         own: dict[str, Any] = {
-            "model": MODEL,
+            "model": self.model,
             "max_tokens": 8_000,
             "system": SYSTEM,
             "tools": TOOLS,
@@ -81,18 +86,18 @@ class Agent:
         prepared = self._desk.prepare(Arrival(dialect="anthropic", headers=HEADERS, body=json.dumps(own).encode()))
         self.sent = json.loads(prepared.body)
         uses = [
-            cache.use(self._reader.read_message(each), self._clock.us / 1_000_000)
+            cache.use(self.model, self._reader.read_message(each), self._clock.us / 1_000_000)
             for cache, each in zip(self._caches, (own, self.sent), strict=True)
         ]
         for at, use in enumerate(uses):
-            self.costs[at] += compute_money(get_prices(MODEL), use, 0)
+            self.costs[at] += compute_money(get_prices(self.model), use, 0)
         self.ratios.append(self.costs[1] / self.costs[0])
         content, result = self._choose(number)
         reply: dict[str, Any] = {
             "id": f"msg_{number}",
             "type": "message",
             "role": "assistant",
-            "model": MODEL,
+            "model": self.model,
             "content": [content],
         }
         reply |= {"stop_reason": "tool_use", "usage": build_usage("anthropic", uses[1], 9, 0)}
@@ -110,7 +115,7 @@ class Agent:
             case 2:
                 return {**call, "name": "delete_file", "input": {"file_path": "/src/server.py"}}, "done"
             case 3:
-                return {**call, "input": {"file_path": f"/src/large_{number}.py"}}, list_lines(100)
+                return {**call, "input": {"file_path": f"/src/large_{number}.py"}}, list_lines(self._large)
         return {**call, "input": {"file_path": f"/src/small_{number}.py"}}, list_lines(3)
 
 
@@ -134,3 +139,12 @@ def test_the_tool_comes_with_the_first_boundary_on_a_cold_cache() -> None:
         assert (agent.sent["tools"][-1]["name"] == READ_TOOL) == (number >= 2 * ROUND)
     assert max(agent.ratios) == 1
     assert agent.ratios[-1] < 0.95
+
+
+def test_one_call_of_another_model_breaks_no_prompt() -> None:
+    """Its cache is empty, so that a boundary would cost nothing there; but the client goes back to the first model."""
+    agent = Agent("shell", large=900)
+    for number in range(ROUND):
+        agent.model = MODELS[number == 6]
+        agent.step()
+    assert max(agent.ratios) == 1
