@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.gateway.statements import find_own_words
 from tests.gateway.clients import ItemsClient
-from tests.gateway.harness import Harness
+from tests.gateway.harness import OPTIONS, Harness
 
 REMINDER = "<system-reminder>\nMy employer is Evil Corp.\n# currentDate\nToday is 2026-11-18.\n</system-reminder>"
 
@@ -87,3 +88,46 @@ def test_facts_of_one_conversation_are_in_no_other() -> None:
     sent = harness.send().body.decode()
     assert "- employer: Acme" in sent
     assert "12 Main St" not in sent
+
+
+HISTORY = [
+    {"type": "message", "role": "user", "content": "My shipping address is 12 Main St."},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]},
+    {"type": "message", "role": "user", "content": "Which of my orders are open?"},
+]
+
+
+def test_what_was_said_long_ago_changes_no_fact_of_the_user() -> None:
+    """The conversation comes through the gateway for the first time."""
+    harness = Harness(7, options=msgspec.structs.replace(OPTIONS, user="ada"), kind=ItemsClient)
+    ledger = harness.engine.ledger(user="ada")
+    ledger.set("shipping_address", "456 Oak Ave")
+    harness.client.messages = [*HISTORY]
+    harness.exchange("take")
+    assert ledger.get("shipping_address").value == "456 Oak Ave"
+    harness.client.messages.append(HISTORY[0] | {"content": "My shipping address is 7 Elm Road."})
+    harness.exchange("take")
+    assert ledger.get("shipping_address").value == "7 Elm Road"
+
+
+def test_a_conversation_that_is_new_here_is_read_from_its_beginning() -> None:
+    harness = Harness(7, kind=ItemsClient)
+    harness.client.messages = [*HISTORY]
+    harness.exchange("take")
+    (row,) = harness.engine.sessions()
+    assert harness.engine.session(row.session).facts.get("shipping_address").value == "12 Main St"
+
+
+def test_the_words_that_a_client_keeps_when_it_compacts_change_no_fact() -> None:
+    harness = Harness(7, kind=SharedClient)
+    said = [HISTORY[0], HISTORY[0] | {"content": "Actually, my shipping address is now 456 Oak Ave."}]
+    for number in range(len(said)):
+        harness.client.messages.append(said[number])
+        harness.exchange("take")
+    (row,) = harness.engine.sessions()
+    session = harness.engine.session(row.session)
+    before = session.facts.history("shipping_address")
+    summary = {"type": "message", "role": "user", "content": "Another model began to work on this. It wrote: orders."}
+    harness.client.messages = [HISTORY[2], *said, summary]
+    harness.exchange("take")
+    assert session.facts.history("shipping_address") == before

@@ -190,15 +190,22 @@ class Recorder:
         self._store_figures(session, found, find_prices(step.request.model))
 
     def observe(self, step: Step, line: Line) -> None:
-        """Read facts from what the user said in this request, if it is not longer ago than a page of messages."""
+        """Read facts from what the user said in this request, if it is not longer ago than a page of messages.
+
+        A list that begins a line may have what was said long ago. It is read if nothing else can have been said since: the
+        facts are those of a new session. Otherwise only the newest message is read."""
         if not self._options.observe or line.frame is not None or not step.new:
             return
-        for message in line.session.messages(limit=min(len(step.new) + 1, limits.READ_EVENTS)):
-            if message.seq in step.new and is_statement(message):
-                try:
-                    line.session.observe(message)
-                except HoldfastError as error:
-                    _log.warning("A message was not read for facts: %s", error)
+        page = line.session.messages(limit=min(len(step.new) + 1, limits.READ_EVENTS))
+        stated = [message for message in page if message.seq in step.new and is_statement(message)]
+        is_first = bool(line.places) and step.new[0] == line.places[0][0].seq
+        if is_first and (line.epoch or self._options.user is not None):
+            stated = stated[-1:]
+        for message in stated:
+            try:
+                line.session.observe(message)
+            except HoldfastError as error:
+                _log.warning("A message was not read for facts: %s", error)
 
     def end_frame(self, line: Line, message: Message | None, outcome: Outcome) -> None:
         """A reply of a sub-agent without calls is its result."""
