@@ -502,3 +502,17 @@ def test_a_reason_quotes_no_value() -> None:
         for found in changes(observed(text, facts, *before)).values():
             for word in (str(value), *map(str, facts.values())):
                 assert word.lower() not in found.reason.lower().replace(found.key, "").split()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "old", "new"),
+    [
+        ("Line 2 speed is 40 now.", "line_2.speed", 40, None),
+        ("Line 2 speed is 50 now.", "line_2.speed", 40, 50),
+        ("The room 2 capacity is 14 now.", "room_2_capacity", 12, 14),
+        ("As I said, the address 2 floor is 4 now.", "address_2.floor", 4, None),
+    ],
+)
+def test_a_number_in_the_name_of_a_fact_is_no_value(text: str, key: str, old: Json, new: Json) -> None:
+    found = changes(observed(text, {key: old}), ASKED)
+    assert {name: each.value for name, each in found.items()} == ({} if new is None else {key: new})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support import figure
 
@@ -136,6 +136,8 @@ def test_without_candidates_nothing_is_superseded(observation: Observation) -> N
 
 
 @EXAMPLES
+@example("Oslo", "Restaurants_2.party_size", 4)
+@example("4", "Restaurants_2.party_size", 4)
 @given(
     st.sampled_from([each for each in VALUES[:20] if each not in {"yes", "no"}]),
     st.sampled_from(KEYS[:6]),

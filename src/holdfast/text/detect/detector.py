@@ -161,13 +161,13 @@ def _is_in_earnest(scene: Scene, at: int, span: tuple[int, int] | None, target: 
 
 
 def _finish_value(scene: Scene, change: DetectedChange) -> DetectedChange | None:
-    """Extend or trim the new value; None if it is no value: only words of the key, or in a wrong quotation."""
+    """Extend or trim the new value; None if it is no value: words or a number of the key, or in a wrong quotation."""
     target = change.target
     if change.new is None or target.kind == "flag":
         return change
     message = change.source or scene.message
     start, end = change.new
-    if message.disowns(start):
+    if message.disowns(start) or target.is_key(message.text, start, end):
         return None
     if target.core is not None:
         start, end = moments.extend_value(message.text, start, end, target.text, target.core)

@@ -33,6 +33,7 @@ from holdfast.text.values import (
 )
 from holdfast.text.words import (
     GENERIC,
+    KEY_CHARACTERS,
     STOP,
     KeyWords,
     Word,
@@ -259,6 +260,10 @@ class ValueOccurrence(msgspec.Struct, frozen=True):
     """The stems of the content words behind it, up to the end of the sentence."""
 
 
+_KEY_JOINT = r"[\W_]{1,3}"
+"""What may stand between the words of a key."""
+
+
 class TargetFact:
     """A live fact that the message may change."""
 
@@ -289,6 +294,15 @@ class TargetFact:
     def shape(self) -> Shape:
         """The shape that a new value must have."""
         return shape_of(self)
+
+    def is_key(self, text: str, start: int, end: int) -> bool:
+        """Whether a span of a text is a part of the fact's whole key, as the 2 in "line 2 speed is 40"."""
+        return any(match.start() <= start and end <= match.end() for match in self._key_pattern.finditer(text))
+
+    @cached_property
+    def _key_pattern(self) -> re.Pattern[str]:
+        parts = re.findall(r"[^\W_]+", self.candidate.key[:KEY_CHARACTERS])
+        return re.compile(rf"\b{_KEY_JOINT.join(parts)}\b" if len(parts) > 1 else r"(?!)", re.IGNORECASE)
 
     @cached_property
     def left_stems(self) -> frozenset[str]:
