@@ -66,19 +66,18 @@ class Desk:
         chain = request.chain
         match = find_match(chain, request.messages, family.branches_of(request.agent))
         line = family.lines.get(match.branch)
-        if line is None or line.is_past or line.view is None or line.is_left_alone is not False:
+        view = None if line is None else line.view  # another thread may change it
+        if line is None or view is None or line.is_past or line.is_left_alone is not False:
             return None
         if match.relation not in ("continue", "retry") or match.shared < len(line.nodes):
             return None
         if not line.is_measured or was_continued_elsewhere(request, max(match.shared, line.asked)):
             return None
         is_warm = self._boundaries.is_warm(line, request)
-        if not is_warm or self._boundaries.is_pressed(line, request, match.shared) or not keeps_end(request, line.view):
+        if not is_warm or self._boundaries.is_pressed(line, request, match.shared) or not keeps_end(request, view):
             return None
         rest = cut_body(request, body, match.shared)
-        return Step(
-            request=request, family=family, line=line, hash=chain[-1], view=line.view, is_warm=True, unrecorded=rest
-        )
+        return Step(request=request, family=family, line=line, hash=chain[-1], view=view, is_warm=True, unrecorded=rest)
 
     def _follow_line(self, family: Family, request: ClientRequest, body: bytes) -> Step:
         """Record a request, and make a boundary if the cache is cold, or the request does not fit."""
