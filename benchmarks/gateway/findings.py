@@ -61,6 +61,11 @@ class Comparison(msgspec.Struct, frozen=True):
         return max(self._ratios)
 
     @property
+    def worst_billed(self) -> float:
+        """As worst, by the bill of the fake provider."""
+        return max(score.billed / self.plain.sessions[name].billed for name, score in self.own.sessions.items())
+
+    @property
     def dearer(self) -> int:
         return sum(ratio > 1 + 1e-9 for ratio in self._ratios)
 

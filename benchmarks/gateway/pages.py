@@ -58,7 +58,8 @@ at $3.75. Tokens are counted exactly (o200k), with 4 more for each block. Replie
 **Grounding** is the share of the paths, names, ids and numbers in the arguments of the next call that its request contains,
 of those that had appeared before. The *dearest session* is the one that came out worst, against its own plain cost.
 *Look-back* is the bill of the fake provider, which caches only at marks and looks back 20 blocks from each, as Anthropic
-documents it.
+documents it. The planner does not know of that: where it shortens results in the midst of a conversation, more is written
+again than it reckons with.
 
 """
 
@@ -73,7 +74,7 @@ MONEY = """## Instructions and tools of {head:,} tokens
 """
 ROW = (
     "| contender | input cost | of plain | of plain, look-back | tokens a call | read from the cache | grounding "
-    "| dearest session | dearer sessions |\n|---|---|---|---|---|---|---|---|---|\n"
+    "| dearest session | dearest, look-back | dearer sessions |\n|---|---|---|---|---|---|---|---|---|---|\n"
 )
 SMALL = "What stands before the messages of a request is small, so these figures speak of the conversation."
 LARGE = """As large as those of Claude Code. No gateway makes them smaller, so the shares move towards 1. headroom is run
@@ -210,6 +211,7 @@ def _write_row(compared: Comparison) -> str:
         f"{total.hits:.1%}",
         f"{total.grounding:.2%}",
         f"{compared.worst:.3f}",
+        f"{compared.worst_billed:.3f}",
         f"{compared.dearer}",
     ]
     return f"| {' | '.join(cells)} |\n"

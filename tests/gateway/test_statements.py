@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import holdfast
 from holdfast.gateway.statements import find_own_words
+from holdfast.runtime.ledgers import FactsFacet
 from tests.gateway.clients import ItemsClient
 from tests.gateway.harness import OPTIONS, Harness
 
@@ -90,11 +94,16 @@ def test_facts_of_one_conversation_are_in_no_other() -> None:
     assert "12 Main St" not in sent
 
 
-HISTORY = [
+HISTORY: list[dict[str, Any]] = [
     {"type": "message", "role": "user", "content": "My shipping address is 12 Main St."},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]},
     {"type": "message", "role": "user", "content": "Which of my orders are open?"},
 ]
+
+
+def current(ledger: holdfast.Ledger | FactsFacet) -> object:
+    fact = ledger.get("shipping_address")
+    return fact and fact.value
 
 
 def test_what_was_said_long_ago_changes_no_fact_of_the_user() -> None:
@@ -104,10 +113,10 @@ def test_what_was_said_long_ago_changes_no_fact_of_the_user() -> None:
     ledger.set("shipping_address", "456 Oak Ave")
     harness.client.messages = [*HISTORY]
     harness.exchange("take")
-    assert ledger.get("shipping_address").value == "456 Oak Ave"
+    assert current(ledger) == "456 Oak Ave"
     harness.client.messages.append(HISTORY[0] | {"content": "My shipping address is 7 Elm Road."})
     harness.exchange("take")
-    assert ledger.get("shipping_address").value == "7 Elm Road"
+    assert current(ledger) == "7 Elm Road"
 
 
 def test_a_conversation_that_is_new_here_is_read_from_its_beginning() -> None:
@@ -115,7 +124,7 @@ def test_a_conversation_that_is_new_here_is_read_from_its_beginning() -> None:
     harness.client.messages = [*HISTORY]
     harness.exchange("take")
     (row,) = harness.engine.sessions()
-    assert harness.engine.session(row.session).facts.get("shipping_address").value == "12 Main St"
+    assert current(harness.engine.session(row.session).facts) == "12 Main St"
 
 
 def test_the_words_that_a_client_keeps_when_it_compacts_change_no_fact() -> None:
